@@ -40,6 +40,7 @@ class Backend {
   virtual void store_kv(const StoreKvArgs&) = 0;
   virtual void fake_quantize(const FakeQuantizeArgs&) = 0;
   virtual void compress_pair(const CompressPairArgs&) = 0;
+  virtual void copy_rows(const CopyRowsArgs&) = 0;
   virtual void index_select(const IndexSelectArgs&) = 0;
   virtual void sparse_attention(const SparseAttentionArgs&) = 0;
   virtual void route(const RouteArgs&) = 0;

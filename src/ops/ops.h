@@ -156,12 +156,22 @@ struct FakeQuantizeArgs {
 
 // One row of two tokens: per channel, a softmax of the gates weighs the two values.
 struct CompressPairArgs {
-  const float* const* first;   // [rows] each [2 * width]: the even token's values, then its gates
-  const float* const* second;  // [rows] each [2 * width]: the odd token's
+  const float* const* even_values;  // [rows] each [width]
+  const float* const* even_gates;   // [rows] each [width]
+  const float* const* odd_values;   // [rows] each [width]
+  const float* const* odd_gates;    // [rows] each [width]
   int64_t rows;
   int64_t width;
   float* out;  // [rows, width] out
   Numerics numerics;
+};
+
+// Copies rows between scattered places; a null target skips its row. No source overlaps a target.
+struct CopyRowsArgs {
+  const void* const* from;  // [rows]
+  void* const* to;          // [rows]
+  int64_t rows;
+  int64_t row_bytes;
 };
 
 // Where one row looks for index keys.
@@ -171,10 +181,12 @@ struct IndexRow {
 };
 
 // Scores of all visible keys and the best of them; docs/model/backbone.md, "Indexer" and "Candidates".
-// Score of a key = sum over heads of relu(query_h . key) * head_weight_h. Ties go to the lower index.
+// Score of a key = sum over heads of relu(query_h . key) * head_weight_h * head_weight_scale, the scaled
+// weight being a bfloat16 in official numerics. Ties go to the lower index.
 struct IndexSelectArgs {
   const float* query;         // [rows, heads, key_dim]
   const float* head_weights;  // [rows, heads]
+  float head_weight_scale;
   const IndexRow* row;        // [rows]
   int64_t rows;
   int heads;

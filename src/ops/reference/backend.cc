@@ -1,0 +1,38 @@
+#include "ops/reference/backend.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+namespace fathom::reference {
+
+bool ReferenceBackend::supports(DType type) const {
+  switch (type) {
+    case DType::kF64: case DType::kI8: case DType::kU8: case DType::kI16: case DType::kU16:
+    case DType::kI32: case DType::kU32: case DType::kI64: case DType::kU64: case DType::kBool:
+    case DType::kF8E4M3: case DType::kF8E8M0: case DType::kEngramRow264: case DType::kEngramRow136:
+      return false;
+    default:
+      return true;
+  }
+}
+
+void* ReferenceBackend::allocate(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
+void ReferenceBackend::release(void* memory) { std::free(memory); }
+void ReferenceBackend::upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void ReferenceBackend::download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+float dot(const float* a, const float* b, int64_t count) {
+  float total = 0;
+  for (int64_t begin = 0; begin < count; begin += 32) {
+    const int64_t end = begin + 32 < count ? begin + 32 : count;
+    float block = 0;
+    for (int64_t k = begin; k < end; ++k) block += a[k] * b[k];
+    total += block;
+  }
+  return total;
+}
+
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+}  // namespace fathom::reference
