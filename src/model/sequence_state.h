@@ -1,0 +1,106 @@
+// Everything that one sequence carries from step to step; docs/model/encoder_decoder.md, "State".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "model/engram_reader.h"
+#include "model/layer_plan.h"
+#include "ops/buffer.h"
+
+namespace fathom {
+
+/// Sizes that follow from a model and the numerics it runs with.
+struct StateShape {
+  int layers = 0;
+  int window = 0;      // positions a query sees, its own included
+  int ring_slots = 0;  // window + positions that can be taken back
+  int head_dim = 0;
+  int index_dim = 0;
+  KvFormat window_format = KvFormat::kFp8Group32;
+  KvFormat compressed_format = KvFormat::kFp4Group16;
+  KvFormat index_format = KvFormat::kFp4Group32;
+  int64_t window_row_bytes = 0;
+  int64_t compressed_row_bytes = 0;
+  int64_t index_row_bytes = 0;
+  struct Source {
+    int layer;
+    int ratio;  // tokens a row
+  };
+  std::vector<Source> sources;      // layers that compress, ascending
+  std::vector<int> source_of_layer; // [layers] index into sources, -1 for window-only layers
+  int64_t tail_rows = 0;            // rows the decoder needs at its first layer to be exact
+  int64_t tail_row_floats = 0;      // streams and `pre` of one row
+
+  int64_t ring_bytes() const;                          // all rings and open groups of one sequence
+  int64_t cache_bytes(int64_t capacity_tokens) const;  // compressed rows and index keys
+  int64_t tail_bytes(int64_t capacity_tokens) const;   // held only between the chunks of a prompt
+};
+StateShape make_state_shape(const ModelConfig& config, Numerics numerics, int rewind_tokens);
+
+/// Used by one thread at a time. The backend and the Model that made it must live longer.
+class SequenceState {
+ public:
+  static Result<std::unique_ptr<SequenceState>> make(const StateShape& shape, Backend& backend,
+                                                     int64_t capacity_tokens);
+
+  /// Tokens evaluated so far = position of the next one.
+  int64_t position() const { return position_; }
+  int64_t capacity() const { return capacity_; }
+  /// True between the chunks of a prompt: the decoder has not seen the newest rows yet. Such a state can only
+  /// be extended or reset.
+  bool decoder_pending() const { return pending_begin_ >= 0; }
+
+  /// Whether rewind(position) can be answered from what is held: every window a query from there on would
+  /// look into must still be in the rings.
+  bool can_rewind(int64_t position) const;
+  /// Goes back to an earlier position; ErrorCode::kState when can_rewind() says no.
+  Result<void> rewind(int64_t position);
+  void reset();
+
+  /// The state as bytes, independent of capacity. Format: docs/formats/saved_state.md.
+  Result<std::vector<std::byte>> serialise() const;
+  /// Replaces this state. On error nothing has changed. ErrorCode::kContextFull if it does not fit.
+  Result<void> restore(std::span<const std::byte> bytes);
+
+  // ---- For the forward pass ----
+  std::byte* ring(int layer) const;
+  std::byte* compressed(int source) const { return compressed_[static_cast<size_t>(source)].bytes(); }
+  std::byte* index_keys(int source) const { return index_keys_[static_cast<size_t>(source)].bytes(); }
+  /// Values and gates [head_dim] of the token at `position`, kept for groups that are still open.
+  float* open_values(int source, int64_t position) const;
+  float* open_gates(int source, int64_t position) const;
+  /// Rows of `source` that exist once `tokens` tokens are evaluated.
+  int64_t rows_at(int source, int64_t tokens) const;
+  /// Streams and pre of one position of the tail of a prompt: tail_row_floats floats.
+  float* tail_row(int64_t position) const;
+  Result<void> ensure_tail(Backend& backend);
+
+ private:
+  friend class StepRunner;
+  SequenceState() = default;
+  int64_t open_slots() const { return shape_.ring_slots - shape_.window + 2; }
+
+  StateShape shape_;
+  Backend* backend_ = nullptr;
+  int64_t capacity_ = 0;
+  int64_t position_ = 0;
+  int64_t pending_begin_ = -1;             // first position the decoder has not seen; -1: none
+  std::vector<int64_t> ring_valid_from_;   // [layers] positions below were never written
+  std::vector<int32_t> compressed_ids_;    // [position] Engram's view of the tokens; kEngramDead for images
+  Buffer rings_;                           // [layers, ring_slots, window_row_bytes]
+  Buffer open_groups_;                     // [sources, open_slots, 2, head_dim] f32
+  std::vector<Buffer> compressed_;         // a source: [rows, compressed_row_bytes]
+  std::vector<Buffer> index_keys_;         // a source: [rows, index_row_bytes]
+  Buffer tail_;                            // [tail_rows, tail_row_floats] f32, slot = position mod tail_rows
+
+  // Rows of the next tokens, if they were announced.
+  std::unique_ptr<EngramReader::Fetch> ahead_;
+  int64_t ahead_position_ = -1;
+  std::vector<int32_t> ahead_tokens_;
+};
+
+}  // namespace fathom
