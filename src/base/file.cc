@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -140,7 +141,9 @@ Result<std::string> read_text_file(const std::string& path, uint64_t limit_bytes
 
 Result<void> write_file_atomically(const std::string& path,
                                    std::span<const std::span<const std::byte>> parts) {
-  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
+  // Two threads may write the same path: each needs a name of its own.
+  static std::atomic<uint32_t> writes{0};
+  const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), writes.fetch_add(1));
   Descriptor descriptor{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (descriptor.value < 0) return system_error("create", temporary);
   const auto fail = [&](const char* action) {

@@ -31,7 +31,7 @@ constexpr int kSpinsBeforeSleep = 2000;
 }  // namespace
 
 struct ThreadPool::State {
-  std::atomic<uint32_t> generation{0};  // odd: stop
+  std::atomic<uint32_t> generation{0};  // counts the loops; a change wakes the workers
   std::atomic<int64_t> next{0};
   std::atomic<int> busy{0};
   int64_t task_count = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace fathom {
@@ -36,8 +37,8 @@ inline std::string_view dtype_name(DType type) { return dtype_info(type).name; }
 
 /// Type of a GGUF tensor record; nothing for an id this build does not read.
 std::optional<DType> dtype_from_gguf_id(uint32_t id);
-/// GGUF's own name of a type id, also for ids that are not read ("Q5_1"); "type N" if unknown.
-std::string_view gguf_type_name(uint32_t id);
+/// The name of a GGUF type id, also for ids that are not read ("Q5_1"); "type N" if unknown.
+std::string gguf_type_name(uint32_t id);
 /// Type of a safetensors dtype string ("BF16", "F8_E4M3", ...).
 std::optional<DType> dtype_from_safetensors(std::string_view name);
 

@@ -35,11 +35,16 @@ struct WeightMatrix {
 /// not a whole number of blocks. kAffine needs `bits`.
 int64_t row_bytes_of(DType type, int64_t cols, int bits = 0);
 
+/// Whether decode_row() has a meaning for the type. Integers, booleans and bare e4m3 or E8M0 bytes are not
+/// weights: a loader refuses them, or gives them a type that says where their scales are.
+bool is_weight_type(DType type);
+
 /// All bytes that reading the whole matrix touches: data, scales and biases.
 int64_t weight_bytes(const WeightMatrix& weight);
 
 /// The definition of every encoding: columns [0, cols) of row `row` as float32, in plain scalar arithmetic
-/// in the order given in docs/formats/blocks.md. No rounding to bfloat16 except for Engram rows.
+/// in the order given in docs/formats/blocks.md. No rounding to bfloat16 except for Engram rows. An Engram row
+/// with a NaN code or scale decodes to NaN there; formats/engram_row.h tells such rows apart. From any thread.
 void decode_row(const WeightMatrix& weight, int64_t row, float* out);
 
 }  // namespace fathom
