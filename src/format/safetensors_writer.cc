@@ -1,0 +1,42 @@
+#include "format/safetensors_writer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "format/tensor_file.h"
+
+namespace fathom {
+
+Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
+                                                    const std::vector<SafetensorsPlan>& tensors,
+                                                    const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t end = 0;
+  for (const SafetensorsPlan& tensor : tensors) {
+    const std::optional<uint64_t> size = tensor_bytes(tensor.type, tensor.shape);
+    if (!size || dtype_from_safetensors(dtype_name(tensor.type)) != tensor.type)
+      return Error::invalid("{}: tensor {}: {} {} cannot be stored in safetensors", path, tensor.name,
+                            dtype_name(tensor.type), shape_text(tensor.shape));
+    header[tensor.name] = {{"dtype", std::string(dtype_name(tensor.type))},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {end, end + *size}}};
+    end += *size;
+  }
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text.append((8 - text.size() % 8) % 8, ' ');  // data then begins at a multiple of 8
+  const uint64_t length = text.size();
+  FATHOM_ASSIGN(FileWriter file, FileWriter::create(path));
+  FATHOM_TRY(file.append(std::as_bytes(std::span(&length, 1))));
+  FATHOM_TRY(file.append(std::as_bytes(std::span(text))));
+  const uint64_t end_bytes = file.position() + end;
+  return SafetensorsWriter(std::move(file), end_bytes);
+}
+
+Result<void> SafetensorsWriter::finish() {
+  if (file_.position() != end_bytes_)
+    return Error::state("{}: {} bytes were written, the plan says {}", file_.path(), file_.position(),
+                        end_bytes_);
+  return file_.commit();
+}
+
+}  // namespace fathom
