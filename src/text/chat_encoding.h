@@ -33,8 +33,9 @@ struct RenderedPrompt {
   bool starts_in_thinking = false;  // the completion begins with reasoning
 };
 
-/// Fails (kInvalidArgument) for an empty conversation, an effort outside 1..100, tool names or schemas that
-/// are malformed. Message i of the error text counts from 0 in `conversation.messages`.
+/// Fails (kInvalidArgument) for an empty conversation, an effort outside 1..100, and tool names or schemas
+/// that are malformed. A task on a user message that directly follows another one without a task has no
+/// effect, as in the published encoder: the two become one message.
 Result<RenderedPrompt> render_conversation(const Conversation& conversation);
 
 /// Fails (kUnsupported) when the prompt needs a control token that the vocabulary lacks.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "text/chat_message.h"
+#include "text/chat_parameter_types.h"
 #include "text/tokenizer.h"
 
 namespace fathom {
@@ -58,23 +59,6 @@ struct ParsedTurn {
   bool reasoning_unclosed = false;       // ended while thinking, without a call
   TurnEnd end = TurnEnd::kOpen;
 };
-
-/// What a tool's schema says about a parameter's type.
-enum class ParameterType : uint8_t {
-  kUnknown,  // no schema, or it allows strings among others: the model's string flag decides
-  kString,   // only strings
-  kNotString,
-};
-
-/// Answers for (qualified tool name "namespace::name", parameter). Must be const after construction.
-class ParameterTypes {
- public:
-  virtual ~ParameterTypes() = default;
-  virtual ParameterType type_of(std::string_view tool, std::string_view parameter) const = 0;
-};
-
-/// Reads "parameters.properties.X.type" of each tool; schemas it does not understand answer kUnknown.
-std::unique_ptr<ParameterTypes> parameter_types_of(const std::vector<ChatTool>& tools);
 
 class ChatParser {
  public:
