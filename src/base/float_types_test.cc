@@ -57,7 +57,8 @@ TEST(E2m1, CodesAndTies) {
   const float magnitudes[8] = {0, .5f, 1, 1.5f, 2, 3, 4, 6};
   for (int code = 0; code < 8; ++code) {
     EXPECT_EQ(float_from_e2m1(static_cast<uint8_t>(code)), magnitudes[code]);
-    EXPECT_EQ(bits_of_float(float_from_e2m1(static_cast<uint8_t>(code | 8))), bits_of_float(-magnitudes[code]));
+    const float negative = float_from_e2m1(static_cast<uint8_t>(code | 8));
+    EXPECT_EQ(bits_of_float(negative), bits_of_float(-magnitudes[code]));
     EXPECT_EQ(e2m1_from_float(magnitudes[code]), code);
     EXPECT_EQ(e2m1_from_float(-magnitudes[code]), code | 8);
   }

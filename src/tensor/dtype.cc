@@ -72,8 +72,8 @@ constexpr std::pair<uint32_t, DType> kGgufTypes[] = {
     {28, DType::kF64},     {29, DType::kIQ1_M}, {30, DType::kBF16},  {39, DType::kMXFP4},
 };
 
-// Types that GGUF files may name and this build does not read. The first lines are ggml's, including those
-// it has withdrawn; ids from 97 on belong to ik_llama.cpp, those from 202 on being rows interleaved by 4 to 16.
+// Types that GGUF files may name and this build does not read. Ids below 97 are ggml's, including those it
+// has withdrawn; the others belong to ik_llama.cpp, from 202 on rows interleaved by 4 to 16.
 constexpr std::pair<uint32_t, std::string_view> kRefusedGgufTypes[] = {
     {2, "Q4_0"},         {3, "Q4_1"},         {4, "Q4_2"},         {5, "Q4_3"},
     {6, "Q5_0"},         {7, "Q5_1"},         {9, "Q8_1"},         {15, "Q8_K"},

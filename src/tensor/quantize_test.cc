@@ -68,7 +68,8 @@ TEST(QuantizeQ8, PowerOfTwoScales) {
 
 TEST(QuantizeQ8, TiesToEvenAndSubnormalSteps) {
   // Scale 1. Around 16 the step is 2: 17 lies between 16 (even) and 18, 19 between 18 and 20 (even).
-  const auto out = faked(kQuantisers[0], group({448.0f, 17.0f, 19.0f, -17.0f, 0x1p-10f, 0x1.8p-9f, 436.0f}, 32));
+  const auto out =
+      faked(kQuantisers[0], group({448.0f, 17.0f, 19.0f, -17.0f, 0x1p-10f, 0x1.8p-9f, 436.0f}, 32));
   EXPECT_EQ(out[1], 16.0f);
   EXPECT_EQ(out[2], 20.0f);
   EXPECT_EQ(out[3], -16.0f);

@@ -43,8 +43,9 @@ bool is_weight_type(DType type);
 int64_t weight_bytes(const WeightMatrix& weight);
 
 /// The definition of every encoding: columns [0, cols) of row `row` as float32, in plain scalar arithmetic
-/// in the order given in docs/formats/blocks.md. No rounding to bfloat16 except for Engram rows. An Engram row
-/// with a NaN code or scale decodes to NaN there; formats/engram_row.h tells such rows apart. From any thread.
+/// in the order given in docs/formats/blocks.md. No rounding to bfloat16 except for Engram rows. An Engram
+/// row with a NaN code or scale decodes to NaN there; formats/engram_row.h tells such rows apart. From any
+/// thread.
 void decode_row(const WeightMatrix& weight, int64_t row, float* out);
 
 }  // namespace fathom

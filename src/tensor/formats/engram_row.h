@@ -1,4 +1,5 @@
-// Rows of Engram tables. Values are rounded to bfloat16 after decoding. docs/formats/blocks.md, "Engram rows".
+// Rows of Engram tables. Values are rounded to bfloat16 after decoding.
+// docs/formats/blocks.md, "Engram rows".
 #pragma once
 
 #include <cstdint>

@@ -56,8 +56,12 @@ TEST(HandBlocks, Q2_K) {
 
 TEST(HandBlocks, Q3_K) {
   // Sub-block 12: scale 5 | 2 << 4 = 37, less 32. Elements 200 (high bit set) and 201 (not set).
-  const Values out = decoded(
-      decode_q3_k, {{8, 0x40}, {32 + 40, 0x30}, {32 + 41, 0x30}, {96 + 4, 0x50}, {96 + 8, 0x80}, {109, kOne}});
+  const Values out = decoded(decode_q3_k, {{8, 0x40},
+                                           {32 + 40, 0x30},
+                                           {32 + 41, 0x30},
+                                           {96 + 4, 0x50},
+                                           {96 + 8, 0x80},
+                                           {109, kOne}});
   EXPECT_EQ(out[200], 15.0f);
   EXPECT_EQ(out[201], -5.0f);
   EXPECT_EQ(out[0], 128.0f);  // scale 0 - 32 times value 0 - 4
@@ -171,8 +175,12 @@ TEST(HandBlocks, Iq3Xxs) {
 }
 
 TEST(HandBlocks, Iq3S) {
-  const Values out =
-      decoded(decode_iq3_s, {{1, kOne}, {2 + 17, 1}, {2 + 18, 1}, {66 + 2, 0x04}, {74 + 8, 0x10}, {107, 0x03}});
+  const Values out = decoded(decode_iq3_s, {{1, kOne},
+                                            {2 + 17, 1},
+                                            {2 + 18, 1},
+                                            {66 + 2, 0x04},
+                                            {74 + 8, 0x10},
+                                            {107, 0x03}});
   EXPECT_EQ(out[68], -21.0f);  // 3 * (1 + 2 * 3)
   EXPECT_EQ(out[69], 7.0f);
   EXPECT_EQ(out[72], 7.0f * static_cast<float>(kIq3SGrid.value[257][0]));
@@ -199,8 +207,10 @@ TEST(HandBlocks, AffineCodesCrossBytes) {
     Values out{};
     decode_affine_group({.codes = stream.data(), .scale = -0.5f, .bias = 3.0f, .bits = bits, .count = 32},
                         out.data());
-    for (int element = 0; element < 32; ++element)
-      EXPECT_EQ(out[static_cast<size_t>(element)], 3.0f - 0.5f * static_cast<float>(code_of(element))) << bits;
+    for (int element = 0; element < 32; ++element) {
+      const float expected = 3.0f - 0.5f * static_cast<float>(code_of(element));
+      EXPECT_EQ(out[static_cast<size_t>(element)], expected) << bits;
+    }
   }
 }
 
