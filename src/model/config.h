@@ -21,24 +21,24 @@ struct YarnConfig {
 
 /// N-gram tables. layer_ids is empty when the model has none, and the other fields are then unused.
 struct EngramConfig {
-  std::vector<int> layer_ids;             // ascending
-  std::vector<int64_t> rows;              // table rows, one entry a layer (engram_num_embeddings)
-  int max_ngram = 0;                      // n-gram orders 2..max_ngram
-  int heads = 0;                          // hash heads an order
-  int head_dim = 0;                       // row width
-  int64_t vocab_size = 0;                 // every head has a distinct prime above this as its row count
-  int pad_token_id = 0;                   // token id, mapped through the token map before use
-  int compressed_vocab_size = 0;          // ids the token map produces; 0 = unknown
+  std::vector<int> layer_ids;     // ascending
+  std::vector<int64_t> rows;      // table rows, one entry a layer (engram_num_embeddings)
+  int max_ngram = 0;              // n-gram orders 2..max_ngram
+  int heads = 0;                  // hash heads an order
+  int head_dim = 0;               // row width
+  int64_t vocab_size = 0;         // every head has a distinct prime above this as its row count
+  int pad_token_id = 0;           // token id, mapped through the token map before use
+  int compressed_vocab_size = 0;  // ids the token map produces; 0 = unknown
   int columns() const { return (max_ngram - 1) * heads; }  // rows read a token and layer
   int width() const { return columns() * head_dim; }       // inputs of engram.wkv
 };
 
 /// Draft stages ("mtp.S."). stages is 0 when the model has none.
 struct DraftConfig {
-  int stages = 0;                         // num_nextn_predict_layers
-  int block_size = 0;                     // tokens a draft round proposes
+  int stages = 0;      // num_nextn_predict_layers
+  int block_size = 0;  // tokens a draft round proposes
   int noise_token_id = 0;
-  std::vector<int> target_layer_ids;      // backbone layers whose inputs are tapped
+  std::vector<int> target_layer_ids;  // backbone layers whose inputs are tapped
   int markov_rank = 0;
   int routed_experts = 0;
   int experts_per_token = 0;
@@ -49,7 +49,7 @@ struct VisionConfig {
   int hidden_size = 0;
   int heads = 0;
   int intermediate_size = 0;
-  int patch_size = 0;                     // pixels
+  int patch_size = 0;  // pixels
   double rope_theta = 10000;
   int downsample_ratio = 1;
   int max_image_tokens = 0;
@@ -63,41 +63,41 @@ struct ModelConfig {
   int hidden_size = 0;
   int num_layers = 0;
   int num_heads = 0;
-  int head_dim = 0;                       // also the width of the one KV latent
-  int rope_dim = 0;                       // the LAST rope_dim of head_dim are rotated
+  int head_dim = 0;  // also the width of the one KV latent
+  int rope_dim = 0;  // the LAST rope_dim of head_dim are rotated
   int q_lora_rank = 0;
   int o_lora_rank = 0;
   int o_groups = 0;
-  int sliding_window = 0;                 // tokens, the current one included
+  int sliding_window = 0;  // tokens, the current one included
   double rms_norm_eps = 0;
-  double rope_theta = 0;                  // ratio-0 layers
-  double compress_rope_theta = 0;         // layers of ratio > 0, with yarn
+  double rope_theta = 0;           // ratio-0 layers
+  double compress_rope_theta = 0;  // layers of ratio > 0, with yarn
   YarnConfig yarn;
   int64_t max_position_embeddings = 0;
-  std::vector<int> compress_ratios;       // num_layers entries (draft entries, all 0, are cut off)
-  std::vector<int> kv_source_layer_ids;   // ascending
+  std::vector<int> compress_ratios;         // num_layers entries (draft entries, all 0, are cut off)
+  std::vector<int> kv_source_layer_ids;     // ascending
   std::vector<int> index_source_layer_ids;  // ascending, contains every kv source
-  int candidate_source_layer_id = -1;     // -1: no candidate prefilter
+  int candidate_source_layer_id = -1;       // -1: no candidate prefilter
   int candidate_topk_blocks = 0;
-  int candidate_block_size = 0;           // rows
+  int candidate_block_size = 0;  // rows
   int index_heads = 0;
   int index_head_dim = 0;
-  int index_topk = 0;                     // rows
+  int index_topk = 0;  // rows
   int routed_experts = 0;
   int shared_experts = 0;
   int experts_per_token = 0;
-  int moe_intermediate_size = 0;          // routed and shared
+  int moe_intermediate_size = 0;  // routed and shared
   bool norm_topk_prob = true;
   double routed_scaling_factor = 1;
-  double gate_temp = 1;                   // divides the router's logits
+  double gate_temp = 1;  // divides the router's logits
   double swiglu_limit = 0;
-  int hc_mult = 0;                        // residual streams
+  int hc_mult = 0;  // residual streams
   int hc_sinkhorn_iters = 0;
   double hc_eps = 0;
   int bos_token_id = 0;
   int eos_token_id = 1;
   int pad_token_id = 2;
-  int image_token_id = -1;                // -1: the model has none
+  int image_token_id = -1;  // -1: the model has none
 
   EngramConfig engram;
   DraftConfig draft;
