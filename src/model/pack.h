@@ -55,9 +55,9 @@ struct EngramTableInfo {
 /// Hash constants that a GGUF carries. All empty in other packs: they are then derived from the tokenizer.
 /// Layer-major; orders 2..max_ngram, then heads.
 struct EngramConstants {
-  std::vector<int32_t> token_map;    // vocab_size
-  std::vector<int64_t> primes;       // layers * columns
-  std::vector<int64_t> offsets;      // layers * columns; empty when the file leaves them to be summed
+  std::vector<int32_t> token_map;     // vocab_size
+  std::vector<int64_t> primes;        // layers * columns
+  std::vector<int64_t> offsets;       // layers * columns; empty when the file leaves them to be summed
   std::vector<uint64_t> multipliers;  // layers * max_ngram
   bool empty() const { return token_map.empty() && primes.empty() && multipliers.empty(); }
 };
@@ -70,12 +70,12 @@ struct TokenizerSource {
 
 /// A tensor as inspect shows it.
 struct PackTensor {
-  std::string name;             // official name, or the file's own if it maps to none
+  std::string name;  // official name, or the file's own if it maps to none
   std::string stored_name;
-  std::string type_name;        // the container's name of its element type
-  std::vector<int64_t> shape;   // as stored, outermost first
-  int file = 0;                 // index into files()
-  uint64_t offset_bytes = 0;    // absolute
+  std::string type_name;       // the container's name of its element type
+  std::vector<int64_t> shape;  // as stored, outermost first
+  int file = 0;                // index into files()
+  uint64_t offset_bytes = 0;   // absolute
   uint64_t size_bytes = 0;
 };
 
