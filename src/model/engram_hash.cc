@@ -99,9 +99,10 @@ Result<void> check_spec(const EngramHashSpec& spec) {
 }  // namespace
 
 Result<std::vector<EngramLayerHash>> derive_engram_hash(const EngramHashSpec& spec) {
+  std::vector<EngramLayerHash> layers;
+  if (spec.layer_ids.empty()) return layers;
   FATHOM_TRY(check_spec(spec));
   const uint64_t bound = static_cast<uint64_t>(INT64_MAX) / spec.compressed_vocab_size / 2;
-  std::vector<EngramLayerHash> layers;
   int64_t candidate = spec.rows_floor;  // no prime serves twice, in any layer
   for (const int layer : spec.layer_ids) {
     EngramLayerHash hash;

@@ -13,6 +13,8 @@ const std::string_view kSplitCjk = "[一-龥\u3040-ゟ゠-ヿ]+";
 const std::string_view kSplitWords =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+const std::string_view kSplitGpt2 =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 namespace {
 
@@ -70,13 +72,37 @@ std::string_view PieceSplitter::next() {
   const size_t start = position_;
   const Char first = at(start);
   if (first.length_bytes == 0) return {};
-  if (first.is(kNumber)) {
+  if (rules_ == SplitRules::kGpt2) {
+    position_ = end_of_gpt2_match(start, first);
+  } else if (first.is(kNumber)) {
     int taken = 0;
     position_ = skip(start, [&](const Char& c) { return c.is(kNumber) && taken++ < 3; });
   } else {
     position_ = end_of_word_match(start, first);
   }
   return text_.substr(start, position_ - start);
+}
+
+// Takes every text: a character is white space, or the third class of runs takes it.
+size_t PieceSplitter::end_of_gpt2_match(size_t start, const Char& first) const {
+  for (const std::string_view suffix : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"})
+    if (text_.substr(start).starts_with(suffix)) return start + suffix.size();
+  const auto run_like = [this](size_t position, const Char& model) {
+    constexpr uint8_t kKinds = kLetter | kNumber | kWhiteSpace;
+    return skip(position, [kind = model.classes & kKinds](const Char& c) {
+      return c.length_bytes != 0 && (c.classes & kKinds) == kind;
+    });
+  };
+  if (!first.is(kWhiteSpace)) return run_like(start, first);
+  const size_t second_start = start + first.length_bytes;
+  const Char second = at(second_start);
+  if (text_[start] == ' ' && second.length_bytes != 0 && !second.is(kWhiteSpace)) return run_like(second_start, second);
+  size_t last_start = start, end = second_start;
+  for (Char c = second; c.is(kWhiteSpace); c = at(end)) {
+    last_start = end;
+    end += c.length_bytes;
+  }
+  return end < text_.size() && last_start != start ? last_start : end;
 }
 
 // kSplitWords at `start`, alternatives in the order of the expression.

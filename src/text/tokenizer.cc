@@ -69,11 +69,12 @@ NamedTokens find_named(const TokenStore& store) {
 }  // namespace
 
 struct Tokenizer::State {
-  State(TokenStore tokens, MergeTable table)
-      : store(std::move(tokens)), merges(std::move(table)), named(find_named(store)) {}
+  State(TokenStore tokens, MergeTable table, SplitRules split_rules)
+      : store(std::move(tokens)), merges(std::move(table)), rules(split_rules), named(find_named(store)) {}
 
   TokenStore store;
   MergeTable merges;
+  SplitRules rules;
   NamedTokens named;
   // One encode at a time uses the cache; another that runs meanwhile does without instead of waiting.
   std::mutex cache_mutex;
@@ -109,12 +110,12 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::build(const RawVocab
                              raw.view(merge.left), raw.view(merge.right));
     merges.add(*left, *right, *merged);
   }
-  return std::make_unique<State>(std::move(store), std::move(merges));
+  return std::make_unique<State>(std::move(store), std::move(merges), raw.rules);
 }
 
 void Tokenizer::State::encode(std::string_view text, std::vector<int32_t>& ids) {
   const std::unique_lock lock(cache_mutex, std::try_to_lock);
-  PieceSplitter splitter(text);
+  PieceSplitter splitter(text, rules);
   for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
     if (piece.size() == 1) {
       ids.push_back(merges.byte_id(static_cast<uint8_t>(piece[0])));

@@ -46,7 +46,7 @@ struct NamedTokens {
 class Tokenizer {
  public:
   /// Reads a HuggingFace tokenizer.json. Refuses (unsupported) any model, split rule or normaliser other
-  /// than the DeepSeek ones, rather than encode text wrongly.
+  /// than those of text/pretokenizer.h, rather than encode text wrongly.
   static Result<Tokenizer> load(const std::string& path);
   /// Same from memory; `origin` names the text in error messages.
   static Result<Tokenizer> from_json(std::string_view json, std::string_view origin);

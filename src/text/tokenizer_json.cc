@@ -176,8 +176,8 @@ Result<void> check_rules(std::string_view origin, std::initializer_list<Rule> ru
   return {};
 }
 
-// Members that change results and are absent, null, false or empty in the vocabularies we know.
-Result<void> check_unset(std::string_view origin, const Json& document) {
+// Members that change results absent, null, false or empty in the vocabularies we know.
+Result<void> check_model(std::string_view origin, const Json& document) {
   for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                            "byte_fallback", "ignore_merges"}) {
     const Json& value = at(document, "model", name);
@@ -188,15 +188,23 @@ Result<void> check_unset(std::string_view origin, const Json& document) {
   const Json& steps = at(normalizer, "normalizers");
   if (!normalizer.is_null() && !(at(normalizer, "type") == "Sequence" && steps.is_array() && steps.empty()))
     return Error::unsupported("{}: normalizer is {}, only none is supported", origin, shown(normalizer));
-  return {};
-}
-
-Result<void> check_pipeline(std::string_view origin, const Json& document) {
-  FATHOM_TRY(check_unset(origin, document));
-  const Json& splits = at(document, "pre_tokenizer", "pretokenizers");
   FATHOM_TRY(check_rules(origin, {
       {"model.type", at(document, "model", "type"), "BPE"},
       {"decoder.type", at(document, "decoder", "type"), "ByteLevel"},
+  }));
+  return {};
+}
+
+Result<SplitRules> read_split_rules(std::string_view origin, const Json& document) {
+  if (at(document, "pre_tokenizer", "type") == "ByteLevel") {
+    FATHOM_TRY(check_rules(origin, {
+        {"pre_tokenizer.add_prefix_space", at(document, "pre_tokenizer", "add_prefix_space"), false},
+        {"pre_tokenizer.use_regex", at(document, "pre_tokenizer", "use_regex"), true},
+    }));
+    return SplitRules::kGpt2;
+  }
+  const Json& splits = at(document, "pre_tokenizer", "pretokenizers");
+  FATHOM_TRY(check_rules(origin, {
       {"pre_tokenizer.type", at(document, "pre_tokenizer", "type"), "Sequence"},
       {"pre_tokenizer step 0 pattern", at(splits, 0, "pattern", "Regex"), std::string(kSplitNumbers)},
       {"pre_tokenizer step 1 pattern", at(splits, 1, "pattern", "Regex"), std::string(kSplitCjk)},
@@ -212,7 +220,7 @@ Result<void> check_pipeline(std::string_view origin, const Json& document) {
         {"behavior of a split step", at(splits, step, "behavior"), "Isolated"},
         {"invert of a split step", at(splits, step, "invert"), false},
     }));
-  return {};
+  return SplitRules::kDeepseek;
 }
 
 Result<void> read_added(std::string_view origin, const Json& list, std::vector<RawVocabulary::Added>& added) {
@@ -238,7 +246,8 @@ Result<RawVocabulary> parse_tokenizer_json(std::string_view json, std::string_vi
   Reader reader;
   if (!Json::sax_parse(json.begin(), json.end(), &reader))
     return Error::bad_pack("{}: {}", origin, reader.problem.empty() ? "not valid JSON" : reader.problem);
-  FATHOM_TRY(check_pipeline(origin, reader.document));
+  FATHOM_TRY(check_model(origin, reader.document));
+  FATHOM_ASSIGN(reader.vocabulary.rules, read_split_rules(origin, reader.document));
   FATHOM_TRY(read_added(origin, at(reader.document, "added_tokens"), reader.vocabulary.added));
   return std::move(reader.vocabulary);
 }

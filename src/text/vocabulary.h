@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/pretokenizer.h"
 
 namespace fathom {
 
@@ -35,6 +36,7 @@ struct RawVocabulary {
   std::vector<Token> tokens;
   std::vector<Merge> merges;  // best rank first
   std::vector<Added> added;
+  SplitRules rules = SplitRules::kDeepseek;
 
   Text store(std::string_view string);
   std::string_view view(Text string) const { return std::string_view(text).substr(string.offset, string.length); }
