@@ -77,7 +77,10 @@ class SequenceState {
   int64_t rows_at(int source, int64_t tokens) const;
   /// Streams and pre of one position of the tail of a prompt: tail_row_floats floats.
   float* tail_row(int64_t position) const;
+  int64_t tail_capacity() const { return shape_.tail_rows < capacity_ ? shape_.tail_rows : capacity_; }
   Result<void> ensure_tail(Backend& backend);
+  /// The position moves on over `tokens`; `token_map` [vocab] may be empty.
+  void advance(std::span<const int32_t> tokens, std::span<const int32_t> token_map);
 
  private:
   friend class StepRunner;
@@ -89,7 +92,8 @@ class SequenceState {
   int64_t capacity_ = 0;
   int64_t position_ = 0;
   int64_t pending_begin_ = -1;             // first position the decoder has not seen; -1: none
-  std::vector<int64_t> ring_valid_from_;   // [layers] positions below were never written
+  std::vector<int64_t> ring_valid_from_;   // [layers] positions below are not in the ring
+  std::vector<int64_t> ring_end_;          // [layers] one beyond the newest position in the ring
   std::vector<int32_t> compressed_ids_;    // [position] Engram's view of the tokens; kEngramDead for images
   Buffer rings_;                           // [layers, ring_slots, window_row_bytes]
   Buffer open_groups_;                     // [sources, open_slots, 2, head_dim] f32
