@@ -1,0 +1,77 @@
+// What a model will take of memory, before any of it is taken.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "model/pack.h"
+#include "model/sequence_state.h"
+#include "ops/ops.h"
+
+namespace fathom {
+
+struct MemoryPlanOptions {
+  Numerics numerics = Numerics::kOfficial;
+  int64_t context_tokens = 4096;  // of each session
+  int sessions = 1;
+  int step_rows = 512;
+  int rewind_tokens = 32;
+  int64_t checkpoint_bytes = 0;  // of each session
+};
+
+/// Weights are mapped, not copied, but count as resident: decoding touches all dense ones for every token and
+/// sooner or later every expert, and what does not stay is read from disk again and again.
+struct WeightGroups {
+  int64_t dense_bytes = 0;              // attention, shared experts, routers, norms, hyper-connections
+  int64_t expert_bytes = 0;             // routed experts
+  int64_t embedding_bytes = 0;          // embedding and head
+  int64_t engram_projection_bytes = 0;  // wkv and gates
+  int64_t engram_disk_bytes = 0;        // tables: rows are read by position, nothing stays
+  int64_t draft_bytes = 0;              // not loaded
+  int64_t vision_bytes = 0;             // not loaded
+  int64_t other_bytes = 0;              // names that the model does not know; not loaded
+
+  int64_t resident_bytes() const {
+    return dense_bytes + expert_bytes + embedding_bytes + engram_projection_bytes;
+  }
+};
+WeightGroups weigh_pack(const Pack& pack);
+/// Which group a tensor's official name belongs to.
+int64_t WeightGroups::* weight_group(std::string_view official_name);
+
+struct MemoryPlan {
+  MemoryPlanOptions options;
+  WeightGroups weights;
+  int64_t rows_bytes = 0;   // compressed rows and index keys, all sessions
+  int64_t rings_bytes = 0;  // window rings and open groups, all sessions
+  int64_t tail_bytes = 0;   // decoder inputs kept between the chunks of a prompt, all sessions
+  int64_t checkpoints_bytes = 0;
+  int64_t scratch_bytes = 0;
+  int64_t budget_bytes = 0;
+  int64_t largest_context_tokens = 0;  // that fits, all else equal; 0: not even one token
+  int64_t model_context_tokens = 0;    // what the model was made for; the largest context stops there
+
+  int64_t kv_bytes() const { return rows_bytes + rings_bytes; }
+  int64_t session_bytes() const { return kv_bytes() + tail_bytes + checkpoints_bytes; }
+  int64_t total_bytes() const { return weights.resident_bytes() + session_bytes() + scratch_bytes; }
+  bool fits() const { return total_bytes() <= budget_bytes; }
+  /// A table, and what to change if it does not fit. Many lines, for people.
+  std::string report() const;
+};
+
+/// `budget_bytes` 0: available_memory_bytes(). Reads nothing but what the opened pack holds.
+MemoryPlan plan_memory(const Pack& pack, const MemoryPlanOptions& options, int64_t budget_bytes = 0);
+/// The same from a model's shape and what its weights weigh.
+MemoryPlan plan_memory(const ModelConfig& config, const WeightGroups& weights,
+                       const MemoryPlanOptions& options, int64_t budget_bytes);
+
+/// What this process may still use: MemAvailable, or what its control groups leave, whichever is less.
+int64_t available_memory_bytes();
+/// The same for files under another root, for tests: <root>/proc/meminfo, <root>/sys/fs/cgroup/...
+int64_t available_memory_bytes(const std::string& root);
+
+/// "151.8 GiB", "87.3 MiB", "512 B".
+std::string format_bytes(int64_t bytes);
+
+}  // namespace fathom

@@ -1,0 +1,314 @@
+#include "engine/session.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "engine/sampler.h"
+
+namespace fathom {
+namespace {
+
+// Shorter additions are cheaper to evaluate again than to copy the state for.
+constexpr int64_t kCheckpointTokensMin = 16;
+// Logits of a scoring step: 16 Mi floats, 64 MiB.
+constexpr int64_t kScoreLogits = int64_t{16} << 20;
+
+int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const size_t shorter = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(shorter), b.begin()).first - a.begin();
+}
+
+Result<void> tell(const ProgressFn& progress, std::string_view stage, int64_t done, size_t total) {
+  if (!progress) return {};
+  const auto all = static_cast<int64_t>(total);
+  if (progress({.stage = stage, .unit = "tokens", .done = done, .total = all}) || done == all) return {};
+  return Error::cancelled("{} cancelled after {} of {} tokens", stage, done, all);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::make(Model& model, const SessionOptions& options) {
+  const int64_t longest = model.config().max_position_embeddings;
+  if (options.context_tokens < 1 || options.context_tokens > longest)
+    return Error::invalid("context: expected 1 to {} tokens, which the model was made for, found {}", longest,
+                          options.context_tokens);
+  FATHOM_ASSIGN(std::unique_ptr<SequenceState> state, model.new_state(options.context_tokens));
+  return std::unique_ptr<Session>(new Session(model, std::move(state), options));
+}
+
+Session::Session(Model& model, std::unique_ptr<SequenceState> state, const SessionOptions& options)
+    : model_(model),
+      state_(std::move(state)),
+      options_(options),
+      logits_(static_cast<size_t>(model.config().vocab_size)) {}
+
+Result<void> Session::check_tokens(std::span<const int32_t> tokens) const {
+  if (tokens.empty()) return Error::invalid("the prompt is empty: expected at least one token");
+  if (static_cast<int64_t>(tokens.size()) > context_tokens())
+    return Error::context_full("the prompt has {} tokens, the context holds {}", tokens.size(),
+                               context_tokens());
+  const ModelConfig& config = model_.config();
+  for (size_t position = 0; position < tokens.size(); ++position) {
+    const int32_t id = tokens[position];
+    if (id < 0 || id >= config.vocab_size)
+      return Error::invalid("token {} at position {}: expected 0 to {}", id, position, config.vocab_size - 1);
+  }
+  return {};
+}
+
+Result<void> Session::check_next(int32_t token) const {
+  const int vocab = model_.config().vocab_size;
+  if (token < 0 || token >= vocab)
+    return Error::invalid("token {} at position {}: expected 0 to {}", token, position(), vocab - 1);
+  if (state_->decoder_pending())
+    return Error::state("the prompt is evaluated to position {} only: sync first", position());
+  if (position() >= context_tokens())
+    return Error::context_full("the context of {} tokens is full", context_tokens());
+  return {};
+}
+
+int64_t Session::common_prefix(std::span<const int32_t> tokens) const {
+  return count_common(tokens_, tokens);
+}
+
+Result<std::span<const float>> Session::logits() const {
+  if (!has_logits_)
+    return Error::state("there are no logits at position {}: evaluate a token first", position());
+  return std::span<const float>(logits_);
+}
+
+void Session::forget_tokens() {
+  state_->reset();
+  tokens_.clear();
+  has_logits_ = false;
+}
+
+void Session::invalidate() {
+  forget_tokens();
+  checkpoints_.clear();
+}
+
+Result<void> Session::rewind(int64_t to) {
+  if (to < 0 || to > position())
+    return Error::invalid("rewind: expected position 0 to {}, found {}", position(), to);
+  if (to == position()) return {};
+  FATHOM_TRY(state_->rewind(to));
+  tokens_.resize(static_cast<size_t>(to));
+  has_logits_ = false;
+  return {};
+}
+
+// ---- sync ----
+
+Result<SyncResult> Session::sync(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  FATHOM_TRY(check_tokens(tokens));
+  SyncResult result;
+  FATHOM_ASSIGN(result.action, go_back(tokens));
+  result.reused_tokens = position();
+  result.evaluated_tokens = static_cast<int64_t>(tokens.size()) - position();
+  if (result.evaluated_tokens == 0) return result;
+  FATHOM_TRY(evaluate_from_here(tokens, progress));
+  if (result.evaluated_tokens >= kCheckpointTokensMin) keep_checkpoint();
+  return result;
+}
+
+// Leaves the longest prefix of `tokens` that can be had, and room for a token whose evaluation gives logits.
+Result<SyncAction> Session::go_back(std::span<const int32_t> tokens) {
+  const int64_t common = common_prefix(tokens);
+  const auto wanted = static_cast<int64_t>(tokens.size());
+  if (common == wanted && common == position() && has_logits_) return SyncAction::kReused;
+
+  const int64_t keep = std::min(common, wanted - 1);
+  if (keep > 0 && keep == position()) return SyncAction::kExtended;
+  if (keep > 0 && state_->can_rewind(keep)) {
+    FATHOM_TRY(rewind(keep));
+    return SyncAction::kRewound;
+  }
+  if (restore_checkpoint(tokens)) return SyncAction::kRestored;
+  forget_tokens();
+  return SyncAction::kRebuilt;
+}
+
+// A checkpoint somewhat behind the common prefix serves as well: its rings can go back a little.
+bool Session::restore_checkpoint(std::span<const int32_t> tokens) {
+  const SavedState* best = nullptr;
+  int64_t best_keep = 0;
+  for (const SavedState& checkpoint : checkpoints_) {
+    const auto length = static_cast<int64_t>(checkpoint.tokens.size());
+    const int64_t keep =
+        std::min(count_common(checkpoint.tokens, tokens), static_cast<int64_t>(tokens.size()) - 1);
+    if (length - keep > model_.options().rewind_tokens || keep <= best_keep) continue;
+    best = &checkpoint;
+    best_keep = keep;
+  }
+  if (best == nullptr) return false;
+  if (Result<void> restored = restore(*best); !restored.ok()) {
+    log_warning("checkpoint at position {}: {}", best->tokens.size(), restored.error().message);
+    return false;
+  }
+  return rewind(best_keep).ok();
+}
+
+Result<void> Session::evaluate_from_here(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  const auto step_rows = static_cast<size_t>(model_.options().step_rows);
+  while (tokens_.size() < tokens.size()) {
+    FATHOM_TRY(tell(progress, "prefill", position(), tokens.size()));
+    const std::span<const int32_t> rest = tokens.subspan(tokens_.size());
+    const std::span<const int32_t> chunk = rest.first(std::min(rest.size(), step_rows));
+    const std::span<const int32_t> next = rest.subspan(chunk.size());
+    has_logits_ = false;
+    const Segment segment{.state = state_.get(),
+                          .tokens = chunk,
+                          .is_last_chunk = next.empty(),
+                          .logits = next.empty() ? LogitRows::kLast : LogitRows::kNone,
+                          .logits_out = next.empty() ? logits_.data() : nullptr,
+                          .next_tokens = next.first(std::min(next.size(), step_rows))};
+    FATHOM_TRY(model_.run({&segment, 1}));
+    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    has_logits_ = next.empty();
+  }
+  return tell(progress, "prefill", position(), tokens.size());
+}
+
+void Session::keep_checkpoint() {
+  const StateShape& shape = model_.state_shape();
+  if (shape.ring_bytes() + shape.cache_bytes(position()) > options_.checkpoint_bytes) return;
+  Result<std::vector<std::byte>> bytes = state_->serialise();
+  if (!bytes.ok()) {
+    log_warning("no checkpoint at position {}: {}", position(), bytes.error().message);
+    return;
+  }
+  std::erase_if(checkpoints_, [&](const SavedState& old) { return old.tokens == tokens_; });
+  checkpoints_.push_back({.tokens = tokens_, .logits = {}, .state = std::move(*bytes)});
+  size_t total = 0;
+  for (const SavedState& checkpoint : checkpoints_) total += checkpoint.bytes();
+  while (!checkpoints_.empty() && total > static_cast<size_t>(options_.checkpoint_bytes)) {
+    total -= checkpoints_.front().bytes();
+    checkpoints_.erase(checkpoints_.begin());
+  }
+}
+
+// ---- Single tokens ----
+
+Result<void> Session::eval(int32_t token) {
+  Session* const self = this;
+  return eval_batch({&self, 1}, {&token, 1});
+}
+
+Result<void> Session::eval_batch(std::span<Session* const> sessions, std::span<const int32_t> tokens) {
+  if (sessions.size() != tokens.size())
+    return Error::invalid("{} sessions and {} tokens, expected one token each", sessions.size(),
+                          tokens.size());
+  if (sessions.empty()) return {};
+  Model& model = sessions[0]->model_;
+  if (sessions.size() > static_cast<size_t>(model.options().step_rows))
+    return Error::invalid("{} sessions, expected at most {}, the rows of a step", sessions.size(),
+                          model.options().step_rows);
+  std::vector<Segment> segments;
+  for (size_t which = 0; which < sessions.size(); ++which) {
+    Session* session = sessions[which];
+    if (&session->model_ != &model) return Error::invalid("session {} is of another engine", which);
+    if (std::find(sessions.begin(), sessions.begin() + static_cast<ptrdiff_t>(which), session) !=
+        sessions.begin() + static_cast<ptrdiff_t>(which))
+      return Error::invalid("session {} appears twice", which);
+    FATHOM_TRY(session->check_next(tokens[which]));
+    segments.push_back({.state = session->state_.get(),
+                        .tokens = tokens.subspan(which, 1),
+                        .logits_out = session->logits_.data(),
+                        .next_tokens = {}});
+  }
+  for (Session* session : sessions) session->has_logits_ = false;
+  FATHOM_TRY(model.run(segments));
+  for (size_t which = 0; which < sessions.size(); ++which) {
+    sessions[which]->tokens_.push_back(tokens[which]);
+    sessions[which]->has_logits_ = true;
+  }
+  return {};
+}
+
+Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  FATHOM_TRY(check_tokens(tokens));
+  const auto vocab = static_cast<size_t>(model_.config().vocab_size);
+  const auto rows_max = static_cast<size_t>(
+      std::clamp<int64_t>(kScoreLogits / model_.config().vocab_size, 1, model_.options().step_rows));
+  std::vector<float> rows(std::min(rows_max, tokens.size()) * vocab);
+  std::vector<double> logprobs;
+  forget_tokens();
+  while (tokens_.size() < tokens.size()) {
+    FATHOM_TRY(tell(progress, "score", position(), tokens.size()));
+    const std::span<const int32_t> rest = tokens.subspan(tokens_.size());
+    const std::span<const int32_t> chunk = rest.first(std::min(rest.size(), rows_max));
+    const std::span<const int32_t> next = rest.subspan(chunk.size());
+    const Segment segment{.state = state_.get(),
+                          .tokens = chunk,
+                          .logits = LogitRows::kAll,
+                          .logits_out = rows.data(),
+                          .next_tokens = next.first(std::min(next.size(), rows_max))};
+    FATHOM_TRY(model_.run({&segment, 1}));
+    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    for (size_t row = 0; row < chunk.size() && row + 1 < rest.size(); ++row) {
+      const std::span<const float> row_logits(rows.data() + row * vocab, vocab);
+      FATHOM_ASSIGN(const double logprob, token_logprob(row_logits, rest[row + 1]));
+      logprobs.push_back(logprob);
+    }
+    if (next.empty()) std::copy_n(rows.data() + (chunk.size() - 1) * vocab, vocab, logits_.data());
+  }
+  has_logits_ = true;
+  FATHOM_TRY(tell(progress, "score", position(), tokens.size()));
+  return logprobs;
+}
+
+// ---- Snapshots and files ----
+
+SavedStateOwner Session::owner() const {
+  const StateShape& shape = model_.state_shape();
+  // What the serialised form adds to rings and rows is far below 64 bytes a token and a mebibyte.
+  const int64_t state_bytes_max =
+      shape.ring_bytes() + shape.cache_bytes(context_tokens()) + 64 * context_tokens() + (int64_t{1} << 20);
+  return {.fingerprint = model_.fingerprint(),
+          .numerics = model_.options().numerics,
+          .vocab_size = model_.config().vocab_size,
+          .context_tokens = context_tokens(),
+          .state_bytes_max = state_bytes_max};
+}
+
+Result<SavedState> Session::snapshot() const {
+  SavedState saved{.tokens = tokens_, .logits = {}, .state = {}};
+  if (has_logits_) saved.logits = logits_;
+  FATHOM_ASSIGN(saved.state, state_->serialise());
+  return saved;
+}
+
+Result<void> Session::restore(const SavedState& saved) {
+  if (static_cast<int64_t>(saved.tokens.size()) > context_tokens())
+    return Error::context_full("the snapshot has {} tokens, the context holds {}", saved.tokens.size(),
+                               context_tokens());
+  if (!saved.logits.empty() && saved.logits.size() != logits_.size())
+    return Error::invalid("the snapshot has {} logits, expected {}: it is another model's",
+                          saved.logits.size(), logits_.size());
+  FATHOM_TRY(state_->restore(saved.state));
+  if (state_->position() != static_cast<int64_t>(saved.tokens.size())) {
+    // Only a forged file gets here: the checksum holds and the parts contradict each other.
+    const int64_t found = state_->position();
+    forget_tokens();
+    return Error::bad_pack("saved state: {} tokens, but its state is at position {}", saved.tokens.size(),
+                           found);
+  }
+  tokens_ = saved.tokens;
+  has_logits_ = !saved.logits.empty();
+  if (has_logits_) logits_ = saved.logits;
+  return {};
+}
+
+Result<void> Session::save(const std::string& path) const {
+  FATHOM_ASSIGN(const SavedState saved, snapshot());
+  return write_saved_state(path, owner(), saved);
+}
+
+Result<void> Session::load(const std::string& path) {
+  FATHOM_ASSIGN(const SavedState saved, read_saved_state(path, owner()));
+  return restore(saved);
+}
+
+}  // namespace fathom

@@ -1,0 +1,101 @@
+// A session: one sequence of tokens, its state, and the logits of what comes next.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "engine/saved_state.h"
+#include "model/model.h"
+
+namespace fathom {
+
+struct SessionOptions {
+  int64_t context_tokens = 4096;
+  /// Automatic checkpoints, taken at the ends of prompts, may take this much memory together; 0: none.
+  int64_t checkpoint_bytes = int64_t{64} << 20;
+};
+
+enum class SyncAction {
+  kReused,    // all tokens were there already, with logits
+  kExtended,  // what was there is a prefix: the rest was evaluated
+  kRewound,   // went back to the common prefix, then on
+  kRestored,  // went back to a checkpoint, then on
+  kRebuilt,   // began anew
+};
+
+struct SyncResult {
+  SyncAction action = SyncAction::kReused;
+  int64_t reused_tokens = 0;
+  int64_t evaluated_tokens = 0;
+};
+
+/// Belongs to the thread that runs its model. The model must live longer.
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> make(Model& model, const SessionOptions& options);
+
+  /// Makes the session hold exactly `tokens`, with logits. Reuses what it can: the common prefix where the
+  /// state can go back that far, else the best checkpoint. At least the last token is evaluated unless its
+  /// logits are there. Progress ("prefill", "tokens") is told before each step; when it cancels
+  /// (kCancelled), or when a step fails, the session keeps what was evaluated and the next sync goes on from
+  /// there if its tokens agree.
+  /// Errors before anything changes: kInvalidArgument (no tokens; an id out of range), kContextFull.
+  Result<SyncResult> sync(std::span<const int32_t> tokens, const ProgressFn& progress = {});
+
+  /// Evaluates one more token. kContextFull; kState after a cancelled sync.
+  Result<void> eval(int32_t token);
+  /// One token each, in one step: all sessions advance, or none. The sessions are distinct, of one model,
+  /// and at most as many as a step has rows.
+  static Result<void> eval_batch(std::span<Session* const> sessions, std::span<const int32_t> tokens);
+
+  /// Log-probability of each token after the first given those before it, tokens.size() - 1 values. Begins
+  /// anew; every layer runs on every row. The session then holds the tokens, with logits.
+  Result<std::vector<double>> score(std::span<const int32_t> tokens, const ProgressFn& progress = {});
+
+  /// Of the next token, [vocab_size]; kState if there are none. Valid until the session changes.
+  Result<std::span<const float>> logits() const;
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  int64_t position() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t context_tokens() const { return state_->capacity(); }
+  const Model& model() const { return model_; }
+  int64_t common_prefix(std::span<const int32_t> tokens) const;
+
+  /// Keeps the first `position` tokens, without logits; kState when they are too far back.
+  Result<void> rewind(int64_t position);
+  /// Forgets tokens and checkpoints.
+  void invalidate();
+
+  Result<SavedState> snapshot() const;
+  /// `saved` must come from a session of the same model. On error nothing has changed.
+  Result<void> restore(const SavedState& saved);
+  Result<void> save(const std::string& path) const;
+  Result<void> load(const std::string& path);
+
+  size_t checkpoint_count() const { return checkpoints_.size(); }
+
+ private:
+  Session(Model& model, std::unique_ptr<SequenceState> state, const SessionOptions& options);
+  Result<void> check_tokens(std::span<const int32_t> tokens) const;
+  Result<void> check_next(int32_t token) const;
+  Result<SyncAction> go_back(std::span<const int32_t> tokens);
+  bool restore_checkpoint(std::span<const int32_t> tokens);
+  Result<void> evaluate_from_here(std::span<const int32_t> tokens, const ProgressFn& progress);
+  void keep_checkpoint();
+  SavedStateOwner owner() const;
+  void forget_tokens();
+
+  Model& model_;
+  std::unique_ptr<SequenceState> state_;
+  SessionOptions options_;
+  std::vector<int32_t> tokens_;  // what the state has seen
+  std::vector<float> logits_;    // [vocab]
+  bool has_logits_ = false;
+  std::vector<SavedState> checkpoints_;  // oldest first, without logits
+};
+
+}  // namespace fathom
