@@ -90,6 +90,9 @@ struct PackOptions {
   /// Collects what is wrong here instead of stopping at the first fault, as far as that makes sense. For
   /// inspect: a pack opened this way may lack tensors or have tensors that end beyond their file.
   std::vector<std::string>* problems = nullptr;
+  /// Another copy of the pack to read Engram tables from: the main one may be a sparse copy without them, or
+  /// lie on a slower disk.
+  std::string engram_path;
 };
 
 /// Immutable after opening; every method may be called from any thread. WeightMatrix views live as long as
