@@ -112,14 +112,15 @@ typedef struct fathom_engine_info {
 fathom_status fathom_engine_get_info(const fathom_engine* engine, fathom_engine_info* info);
 /* A few lines for people. */
 fathom_status fathom_engine_summary(const fathom_engine* engine, char** text);
-/* Lives as long as the engine. */
+/* Lives as long as the engine. NULL when the pack has no tokenizer. */
 const fathom_tokenizer* fathom_engine_tokenizer(const fathom_engine* engine);
 
 /* ---- Looking at a pack without loading it: headers only ---- */
 
 /* What the pack is and what is wrong with it. FATHOM_OK also for packs with problems, which the report
- * lists, as long as something could be read. `path` NULL as in fathom_engine_options. */
-fathom_status fathom_inspect(const char* path, bool as_json, char** report);
+ * lists and `problems` (may be NULL) counts, as long as something could be read. `path` NULL as in
+ * fathom_engine_options. */
+fathom_status fathom_inspect(const char* path, bool as_json, char** report, size_t* problems);
 
 typedef struct fathom_memory_plan {
   size_t size; /* as in fathom_engine_info */
@@ -127,6 +128,7 @@ typedef struct fathom_memory_plan {
   int64_t engram_disk_bytes; /* read by row, never resident: not in the total */
   int64_t kv_bytes;          /* all sessions: rows, index keys, rings */
   int64_t tail_bytes;        /* between the chunks of a prompt */
+  int64_t checkpoint_bytes;
   int64_t scratch_bytes;
   int64_t total_bytes, budget_bytes;
   int64_t largest_context_tokens; /* that fits, other things equal; 0: not even one token */
@@ -141,7 +143,7 @@ fathom_status fathom_plan(const fathom_engine_options* options, fathom_memory_pl
 fathom_status fathom_tokenizer_open(const char* path, fathom_tokenizer** tokenizer);
 void fathom_tokenizer_close(fathom_tokenizer* tokenizer); /* not for fathom_engine_tokenizer()'s */
 
-/* With `parse_special`, spellings of control tokens in the text become those tokens: for trusted text only. */
+/* With `parse_special`, spellings of control tokens become those tokens: for trusted text only. */
 fathom_status fathom_tokenize(const fathom_tokenizer* tokenizer, const char* text, size_t text_bytes,
                               bool parse_special, int32_t** ids, size_t* count);
 /* Bytes, which may end inside a character; also terminated by a NUL that is not counted. */
@@ -157,8 +159,9 @@ typedef enum fathom_token {
   FATHOM_TOKEN_IMAGE, FATHOM_TOKEN_END_OF_TURN, FATHOM_TOKEN_FIM_BEGIN, FATHOM_TOKEN_FIM_HOLE,
   FATHOM_TOKEN_FIM_END
 } fathom_token;
-int32_t fathom_token_id(const fathom_tokenizer* tokenizer, fathom_token token); /* -1: not in the vocabulary */
-int32_t fathom_find_token(const fathom_tokenizer* tokenizer, const char* text, size_t text_bytes); /* or -1 */
+/* -1: not in the vocabulary. */
+int32_t fathom_token_id(const fathom_tokenizer* tokenizer, fathom_token token);
+int32_t fathom_find_token(const fathom_tokenizer* tokenizer, const char* text, size_t text_bytes);
 /* Whether the id ends an answer: EOS, end of turn, or the start of another role's turn. */
 bool fathom_is_stop(const fathom_tokenizer* tokenizer, int32_t id);
 
@@ -232,8 +235,9 @@ typedef struct fathom_sync_result {
   int64_t reused_tokens;
   int64_t evaluated_tokens;
 } fathom_sync_result;
-/* Makes the session hold exactly these tokens, with logits for the next one. When cancelled it keeps what was
- * evaluated, and the next sync continues there. `result` may be NULL. */
+/* Makes the session hold exactly these tokens, with logits for the next one. When cancelled it keeps what
+ * was evaluated, and the next sync continues there. Image tokens are FATHOM_UNSUPPORTED. `result` may be
+ * NULL. */
 fathom_status fathom_sync(fathom_session* session, const int32_t* ids, size_t count,
                           fathom_sync_result* result);
 fathom_status fathom_eval(fathom_session* session, int32_t id);
@@ -248,7 +252,7 @@ int64_t fathom_session_context(const fathom_session* session);  /* tokens that f
 /* Until the session changes. */
 const int32_t* fathom_session_tokens(const fathom_session* session, size_t* count);
 int64_t fathom_session_common_prefix(const fathom_session* session, const int32_t* ids, size_t count);
-/* Keeps the first `position` tokens. FATHOM_STATE when they are too far back: sync instead. No logits after. */
+/* Keeps the first `position` tokens, without logits. FATHOM_STATE when that is too far back: sync then. */
 fathom_status fathom_session_rewind(fathom_session* session, int64_t position);
 void fathom_session_invalidate(fathom_session* session); /* forgets all tokens and checkpoints */
 
@@ -259,7 +263,8 @@ typedef struct fathom_logit_bias {
   float bias; /* added to the logit; -100 and below ban the token */
 } fathom_logit_bias;
 
-/* Order: bias, penalties, temperature, top_k, top_p, min_p, draw. The draw depends on seed and position only. */
+/* Order: bias, penalties, temperature, top_k, top_p, min_p, draw; exactly: src/engine/sampler.h. The draw
+ * depends on seed and position only. */
 typedef struct fathom_sampling {
   size_t size;
   float temperature;       /* 0: the most likely token, ties to the lower id. Default 1 */
@@ -277,7 +282,8 @@ typedef struct fathom_sampling {
 } fathom_sampling;
 void fathom_sampling_init(fathom_sampling* sampling);
 
-/* Chooses, without evaluating. FATHOM_STATE when there are no logits (after rewind, before the first sync). */
+/* Chooses, without evaluating. FATHOM_STATE when there are no logits (after rewind, before any sync).
+ * `sampling` NULL: the defaults. */
 fathom_status fathom_sample(fathom_session* session, const fathom_sampling* sampling, int32_t* id);
 /* Most likely token that is not among `excluded` (may be NULL). */
 fathom_status fathom_argmax(const fathom_session* session, const int32_t* excluded, size_t excluded_count,

@@ -12,6 +12,7 @@ namespace fathom {
 struct LogitBias {
   int32_t id = 0;
   float bias = 0;  // -100 and below, and -infinity, ban the token
+  bool operator==(const LogitBias&) const = default;
 };
 
 struct SamplerOptions {
@@ -26,6 +27,7 @@ struct SamplerOptions {
   int64_t prompt_tokens = 0;    // the first tokens, which presence and frequency do not count
   uint64_t seed = 0;
   std::vector<LogitBias> bias;
+  bool operator==(const SamplerOptions&) const = default;
 };
 
 struct TokenProbability {
