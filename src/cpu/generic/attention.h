@@ -1,0 +1,108 @@
+// The running softmax of attention and the head sums of the indexer. Included after a vec.h.
+#pragma once
+
+#include "cpu/generic/math.h"
+#include "cpu/kernels.h"
+
+namespace fathom::cpu {
+namespace {
+
+static const int kPlaces = 64;
+static const int kValueHeads = 4;
+static const int kValueVectors = 2;
+
+static float softmax_block(float* scores, float scale, int is_rounded, float* maximum, float* denominator) {
+  F largest = f_set(*maximum);
+  for (int j = 0; j < kPlaces; j += kLanes) {
+    const F score = f_mul(f_load(scores + j), f_set(scale));
+    f_store(scores + j, score);
+    largest = f_max(largest, score);
+  }
+  const float block_maximum = f_largest(largest);
+  float correction[kLanes];
+  f_store(correction, f_exp(f_set(*maximum - block_maximum)));
+  F sum = f_zero();
+  for (int j = 0; j < kPlaces; j += kLanes) {
+    const F probability = f_exp(f_sub(f_load(scores + j), f_set(block_maximum)));
+    sum = f_add(sum, probability);
+    f_store(scores + j, is_rounded ? f_round_to_bf16(probability) : probability);
+  }
+  *maximum = block_maximum;
+  *denominator = *denominator * correction[0] + f_sum(sum);
+  return correction[0];
+}
+
+// `heads` heads times `vectors` vectors of channels, all keys. Both are constants where this is inlined.
+FATHOM_INLINE void value_tile(const float* values, int64_t value_stride, int count, const float* weights,
+                              const float* correction, const int heads, const int vectors, float* sum,
+                              int64_t width, int64_t left) {
+  F sums[kValueHeads][kValueVectors];
+#pragma GCC unroll 4
+  for (int h = 0; h < heads; ++h)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      sums[h][v] = f_mul(f_load_part(sum + h * width + v * kLanes, left - v * kLanes), f_set(correction[h]));
+  for (int i = 0; i < count; ++i) {
+    F value[kValueVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      value[v] = vectors == kValueVectors
+                     ? f_load(values + i * value_stride + v * kLanes)
+                     : f_load_part(values + i * value_stride + v * kLanes, left - v * kLanes);
+#pragma GCC unroll 4
+    for (int h = 0; h < heads; ++h) {
+      const F weight = f_set(weights[h * kPlaces + i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) sums[h][v] = f_fma(weight, value[v], sums[h][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int h = 0; h < heads; ++h)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      f_store_part(sum + h * width + v * kLanes, sums[h][v], left - v * kLanes);
+}
+
+static void weighted_values(const float* values, int64_t value_stride, int count, const float* weights,
+                            const float* correction, int heads, float* sum, int64_t width) {
+  static const int kStep = kValueVectors * kLanes;
+  for (int64_t k = 0; k < width;) {
+    const int64_t left = width - k;
+    const int is_whole = left >= kStep;
+    for (int h = 0; h < heads;) {
+      const float* head_weights = weights + h * kPlaces;
+      float* out = sum + h * width + k;
+      const int is_group = h + kValueHeads <= heads;
+#define FATHOM_VALUE_TILE(tile_heads, vectors)                                                               \
+  value_tile(values + k, value_stride, count, head_weights, correction + h, tile_heads, vectors, out, width, \
+             left)
+      if (is_group && is_whole) FATHOM_VALUE_TILE(kValueHeads, kValueVectors);
+      else if (is_group) FATHOM_VALUE_TILE(kValueHeads, 1);
+      else if (is_whole) FATHOM_VALUE_TILE(1, kValueVectors);
+      else FATHOM_VALUE_TILE(1, 1);
+#undef FATHOM_VALUE_TILE
+      h += is_group ? kValueHeads : 1;
+    }
+    k += is_whole ? kStep : kLanes;
+  }
+}
+
+static void combine_heads(const float* similarity, int64_t stride, const float* head_weights, int heads,
+                          int is_rounded, float* scores, int64_t count) {
+  for (int64_t j = 0; j < count; j += kLanes) {
+    const int64_t left = count - j;
+    F sum = f_zero();
+    for (int h = 0; h < heads; ++h) {
+      F value = f_load_part(similarity + h * stride + j, left);
+      if (is_rounded) value = f_round_to_bf16(value);
+      F product = f_mul(f_max(f_zero(), value), f_set(head_weights[h]));
+      if (is_rounded) product = f_round_to_bf16(product);
+      sum = f_add(sum, product);
+    }
+    if (is_rounded) sum = f_round_to_bf16(sum);
+    f_store_part(scores + j, f_add(sum, f_zero()), left);
+  }
+}
+
+}  // namespace
+}  // namespace fathom::cpu

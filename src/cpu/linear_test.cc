@@ -1,0 +1,102 @@
+#include "cpu/testing.h"
+
+namespace fathom::cpu_testing {
+namespace {
+
+// Two orders of summing n products of float32 differ by about 2^-24 * sqrt(n) of the norm of the terms; the
+// results' norm is of that size for random signs.
+constexpr Bound kExact = {.of_norm = 1e-5f};
+constexpr Bound kRounded = {.of_norm = 1e-5f, .flipped_share = 0.01f};
+
+void check_linear(DType type, int64_t outputs, int64_t cols, int64_t rows, bool rounded) {
+  SCOPED_TRACE(testing::Message() << dtype_name(type) << " [" << outputs << ", " << cols << "] x " << rows);
+  const TestWeight weight = make_weight(type, outputs, cols, static_cast<uint32_t>(outputs + cols));
+  const std::vector<float> in = Random(5).floats(rows * cols);
+  check_operation(
+      "linear", rows, outputs,
+      [&](Backend& backend, int64_t first, int64_t count, float* out) {
+        backend.linear({.in = in.data() + first * cols,
+                        .weight = &weight.matrix,
+                        .rows = count,
+                        .out = out + first * outputs,
+                        .round_to_bf16 = rounded});
+      },
+      rounded ? kRounded : kExact);
+}
+
+TEST(CpuLinear, EveryEncodingIsItsDecoderTimesTheRows) {
+  for (DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
+        DType::kMXFP4, DType::kQ8_0, DType::kQ4_K, DType::kQ2_K, DType::kIQ2_XXS, DType::kAffine})
+    check_linear(type, 37, 512, 19, false);
+}
+
+TEST(CpuLinear, ColumnsNeedNotFillABlock) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32})
+    for (int64_t cols : {1, 7, 31, 33, 40, 100}) check_linear(type, 21, cols, 9, false);
+}
+
+TEST(CpuLinear, RowCountsAroundTheTiles) {
+  for (int64_t outputs : {1, 3, 4, 5, 16, 17})
+    for (int64_t rows : {1, 2, 6, 7, 13}) check_linear(DType::kFp8Tile32, outputs, 64, rows, false);
+}
+
+TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) { check_linear(DType::kBF16, 40, 2048, 130, false); }
+
+TEST(CpuLinear, ResultsRoundToBfloat16) { check_linear(DType::kFp4Row32, 64, 256, 11, true); }
+
+TEST(CpuLinear, GroupsReadTheirOwnColumns) {
+  constexpr int64_t kRows = 7, kCols = 96, kOutputs = 60;
+  constexpr int kGroups = 3;
+  const TestWeight weight = make_weight(DType::kFp8Tile32, kOutputs, kCols, 3);
+  const std::vector<float> in = Random(6).floats(kRows * kGroups * kCols);
+  check_operation(
+      "grouped", kRows, kOutputs,
+      [&](Backend& backend, int64_t first, int64_t count, float* out) {
+        backend.grouped_linear({.in = in.data() + first * kGroups * kCols,
+                                .weight = &weight.matrix,
+                                .rows = count,
+                                .groups = kGroups,
+                                .out = out + first * kOutputs,
+                                .round_to_bf16 = false});
+      },
+      kExact);
+}
+
+// With rows of the identity a product is the decoded weight itself, so this compares every value of the fused
+// and of the panel decoders with the definition, exactly.
+TEST(CpuLinear, DecodedWeightsAreExact) {
+  constexpr int64_t kCols = 256, kOutputs = 33;
+  std::vector<float> identity(kCols * kCols, 0.0f);
+  for (int64_t k = 0; k < kCols; ++k) identity[static_cast<size_t>(k * kCols + k)] = 1.0f;
+  for (DType type : {DType::kF16, DType::kBF16, DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
+                     DType::kMXFP4, DType::kQ8_0, DType::kQ4_K}) {
+    TestWeight weight = make_weight(type, kOutputs, kCols, 9);
+    // All scales that leave float32 finite, the subnormal ones and those whose first factor would overflow.
+    for (size_t at = 1; at < weight.scales.size(); ++at)
+      weight.scales[at] = std::byte{static_cast<uint8_t>(at * 41 % 246)};
+    std::vector<float> row(kCols);
+    for (CpuIsa isa : available_cpu_isas()) {
+      SCOPED_TRACE(testing::Message() << dtype_name(type) << ' ' << cpu_isa_name(isa));
+      const std::unique_ptr<Backend> backend = backend_of(isa, 1);
+      for (int64_t group : {int64_t{1}, kCols}) {
+        std::vector<float> out(kCols * kOutputs);
+        for (int64_t k = 0; k < kCols; k += group)
+          backend->linear({.in = identity.data() + k * kCols,
+                           .weight = &weight.matrix,
+                           .rows = group,
+                           .out = out.data() + k * kOutputs,
+                           .round_to_bf16 = false});
+        for (int64_t output = 0; output < kOutputs; ++output) {
+          decode_row(weight.matrix, output, row.data());
+          for (int64_t k = 0; k < kCols; ++k)
+            ASSERT_EQ(out[static_cast<size_t>(k * kOutputs + output)], row[static_cast<size_t>(k)])
+                << "row " << output << ", column " << k;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom::cpu_testing
