@@ -22,3 +22,5 @@ if ! cmp -s "$here/package-lock.json" "$work/oracle/node_modules/installed-lock.
 fi
 node "$work/oracle/tokenizer_oracle.mjs" "$work/out"
 FATHOM_ORACLE=$work/out "$programs/tokenizer_oracle_test" --gtest_brief=1
+# Prompts whose ids are known for the full vocabulary.
+FATHOM_V3_TOKENIZER=$work/out/tokenizer.json "$programs/text_test" --gtest_brief=1 --gtest_filter='ChatGolden.*'
