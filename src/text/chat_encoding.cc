@@ -83,8 +83,7 @@ Result<std::string> tool_schema(const ChatTool& tool) {
   FATHOM_ASSIGN(Json function, parse_json_value(tool.function_json, "tool function"));
   if (!function.is_object() || !function.contains("name") || !function["name"].is_string())
     return Error::invalid("tool function: expected an object with a name, found {}", tool.function_json);
-  FATHOM_ASSIGN(function["name"],
-                qualified_name(function["name"].get<std::string>(), tool.namespace_name));
+  FATHOM_ASSIGN(function["name"], qualified_name(function["name"].get<std::string>(), tool.namespace_name));
   function.erase("namespace");
   if (!tool.namespace_description.empty()) {
     std::string description = tool.namespace_description + "\n";
@@ -215,19 +214,19 @@ void order_tool_results(std::vector<ChatMessage>& messages) {
         if (!message.tool_calls[call].id.empty()) call_order[message.tool_calls[call].id] = call;
     }
     if (message.role != ChatRole::kUser || call_order.empty()) continue;
-    std::vector<ChatBlock> results;
-    for (const ChatBlock& block : message.content)
-      if (block.kind == ChatBlockKind::kToolResult) results.push_back(block);
-    // A result that answers no known call counts as an answer to the first.
-    const auto rank = [&](const ChatBlock& block) {
-      auto found = call_order.find(block.tool_call_id);
-      return found == call_order.end() ? size_t{0} : found->second;
-    };
-    std::stable_sort(results.begin(), results.end(),
-                     [&](const ChatBlock& a, const ChatBlock& b) { return rank(a) < rank(b); });
-    auto next = results.begin();
+    // Rank and former place: equal ranks keep their order. A result that answers no known call counts as an
+    // answer to the first.
+    std::vector<std::pair<size_t, size_t>> order;
+    const std::vector<ChatBlock> before = message.content;
+    for (size_t index = 0; index < before.size(); ++index) {
+      if (before[index].kind != ChatBlockKind::kToolResult) continue;
+      auto found = call_order.find(before[index].tool_call_id);
+      order.emplace_back(found == call_order.end() ? 0 : found->second, index);
+    }
+    std::sort(order.begin(), order.end());
+    auto next = order.begin();
     for (ChatBlock& block : message.content)
-      if (block.kind == ChatBlockKind::kToolResult) block = std::move(*next++);
+      if (block.kind == ChatBlockKind::kToolResult) block = before[(next++)->second];
   }
 }
 

@@ -233,9 +233,12 @@ Result<void> check_members(const Json& message, const std::string& path, ChatRol
     const char* role_name;
   };
   constexpr Rule kRules[] = {
-      {"tool_calls", ChatRole::kAssistant, "an assistant"}, {"tool_call_id", ChatRole::kTool, "a tool"},
-      {"tools", ChatRole::kSystem, "a system"},             {"response_format", ChatRole::kSystem, "a system"},
-      {"wo_eos", ChatRole::kAssistant, "an assistant"},     {"prefix", ChatRole::kAssistant, "an assistant"},
+      {"tool_calls", ChatRole::kAssistant, "an assistant"},
+      {"tool_call_id", ChatRole::kTool, "a tool"},
+      {"tools", ChatRole::kSystem, "a system"},
+      {"response_format", ChatRole::kSystem, "a system"},
+      {"wo_eos", ChatRole::kAssistant, "an assistant"},
+      {"prefix", ChatRole::kAssistant, "an assistant"},
       {"reasoning_content", ChatRole::kAssistant, "an assistant"},
   };
   for (const Rule& rule : kRules) {
@@ -261,8 +264,8 @@ Result<ChatMessage> parse_message(const Json& message, const std::string& path,
   ChatMessage result;
   FATHOM_ASSIGN(result.role, parse_role(message, path));
   FATHOM_TRY(check_members(message, path, result.role));
-  FATHOM_ASSIGN(result.content, parse_content(given(message, "content"), path + ".content",
-                                              result.role != ChatRole::kUser));
+  FATHOM_ASSIGN(result.content,
+                parse_content(given(message, "content"), path + ".content", result.role != ChatRole::kUser));
   // A user who says nothing still takes a place between tool results.
   if (result.role == ChatRole::kUser && given(message, "content") == nullptr)
     result.content.push_back(ChatBlock::make_text(""));
@@ -350,8 +353,8 @@ Result<Conversation> parse_conversation(std::string_view json) {
   if (!messages->is_array()) return wrong("messages", "an array of messages", *messages);
   if (messages->empty()) return Error::invalid("messages: expected at least one message, found none");
   for (size_t index = 0; index < messages->size(); ++index) {
-    FATHOM_ASSIGN(ChatMessage message, parse_message((*messages)[index], fmt::format("messages[{}]", index),
-                                                     result.ignored));
+    FATHOM_ASSIGN(ChatMessage message,
+                  parse_message((*messages)[index], fmt::format("messages[{}]", index), result.ignored));
     result.messages.push_back(std::move(message));
   }
   FATHOM_ASSIGN(result.tools, parse_tools(given(request, "tools"), "tools", result.ignored));

@@ -243,7 +243,8 @@ struct ChatParser::State {
     if (value_streams) return emit_arguments("\"");
     const auto parsed = parse_json_value(value, "value");
     const bool is_string = parsed.ok() && parsed->is_string();
-    if (parameter_type == ParameterType::kString) return emit_arguments(is_string ? value : json_string(value));
+    if (parameter_type == ParameterType::kString)
+      return emit_arguments(is_string ? value : json_string(value));
     if (parsed.ok() && !(is_string && parameter.is_string)) return emit_arguments(value);
     if (!parameter.is_string || parameter_type == ParameterType::kNotString)
       diagnose(fmt::format("parameter {}: expected a JSON value", json_string(parameter.key)));
@@ -337,9 +338,12 @@ struct ChatParser::State {
     if (was_value && !is_still_value()) end_value();
     if (place == Place::kInvokeClose && gap == " invoke>") end_call();
     if (match != Match::kWhole) return;
-    if (place == Place::kInvokeHead) start_call(name);
-    else if (place == Place::kParameterHead) start_value();
-    else if (place == Place::kCallsClose) end_block();
+    if (place == Place::kInvokeHead)
+      start_call(name);
+    else if (place == Place::kParameterHead)
+      start_value();
+    else if (place == Place::kCallsClose)
+      end_block();
   }
 
   void on_char(std::string_view c) {

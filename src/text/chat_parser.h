@@ -36,11 +36,11 @@ struct ChatEvent {
 };
 
 enum class TurnEnd : uint8_t {
-  kOpen,        // not finished
-  kEos,         // the model ended its turn
-  kEndOfTurn,   // by <|EOT|>
-  kRoleToken,   // it began to write another role's turn, which ends its own
-  kCut,         // finish() came before any of these: token limit, stop string, cancellation
+  kOpen,       // not finished
+  kEos,        // the model ended its turn
+  kEndOfTurn,  // by <|EOT|>
+  kRoleToken,  // it began to write another role's turn, which ends its own
+  kCut,        // finish() came before any of these: token limit, stop string, cancellation
 };
 
 struct ParsedCall {
