@@ -54,8 +54,8 @@ Result<void> Session::check_tokens(std::span<const int32_t> tokens) const {
     if (id < 0 || id >= config.vocab_size)
       return Error::invalid("token {} at position {}: expected 0 to {}", id, position, config.vocab_size - 1);
     if (id == config.image_token_id)
-      return Error::unsupported("token {} at position {} stands for a piece of an image, which cannot be given",
-                                id, position);
+      return Error::unsupported(
+          "token {} at position {} stands for a piece of an image, which cannot be given", id, position);
   }
   return {};
 }
