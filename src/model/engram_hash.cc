@@ -140,7 +140,8 @@ void EngramHistory::gather(int32_t compressed_id, std::span<int32_t> ids_back) c
   }
 }
 
-void engram_rows(const EngramLayerHash& hash, std::span<const int32_t> ids_back, std::span<int64_t> rows_out) {
+void engram_rows(const EngramLayerHash& hash, std::span<const int32_t> ids_back,
+                 std::span<int64_t> rows_out) {
   const size_t heads = hash.primes.size() / (ids_back.size() - 1);
   FATHOM_CHECK(ids_back.size() == hash.multipliers.size() && rows_out.size() == hash.primes.size(),
                "Engram hash of another shape");
@@ -149,7 +150,8 @@ void engram_rows(const EngramLayerHash& hash, std::span<const int32_t> ids_back,
   for (size_t back = 1; back < ids_back.size(); ++back) {
     key ^= static_cast<uint64_t>(ids_back[back]) * static_cast<uint64_t>(hash.multipliers[back]);
     for (size_t head = 0; head < heads; ++head, ++column)
-      rows_out[column] = static_cast<int64_t>(key % static_cast<uint64_t>(hash.primes[column])) + hash.offsets[column];
+      rows_out[column] =
+          static_cast<int64_t>(key % static_cast<uint64_t>(hash.primes[column])) + hash.offsets[column];
   }
 }
 

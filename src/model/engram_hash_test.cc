@@ -11,7 +11,8 @@ namespace fathom {
 namespace {
 
 EngramHashSpec release_spec() {
-  return {.layer_ids = {1, 14}, .ngram_max = 4, .heads = 8, .rows_floor = 16000000, .compressed_vocab_size = 99092};
+  return {.layer_ids = {1, 14}, .ngram_max = 4, .heads = 8, .rows_floor = 16000000,
+          .compressed_vocab_size = 99092};
 }
 
 std::string digest(const std::vector<int64_t>& values) {

@@ -97,14 +97,16 @@ void MergeTable::encode_long(std::string_view piece, std::vector<int32_t>& ids) 
   };
   const uint32_t count = static_cast<uint32_t>(piece.size());
   std::vector<Symbol> symbols(count);
-  for (uint32_t k = 0; k < count; ++k) symbols[k] = {byte_ids_[static_cast<uint8_t>(piece[k])], k - 1, k + 1};
+  for (uint32_t k = 0; k < count; ++k)
+    symbols[k] = {byte_ids_[static_cast<uint8_t>(piece[k])], k - 1, k + 1};
 
   std::vector<Candidate> candidates;
   candidates.reserve(count);
   const auto candidate_at = [&](uint32_t place, auto&& use) {
     if (place >= count || symbols[place].next >= count) return;
     const int32_t left = symbols[place].id, right = symbols[symbols[place].next].id;
-    if (const Merge* merge = find(left, right)) use(Candidate{merge->rank, place, left, right, merge->merged});
+    if (const Merge* merge = find(left, right))
+      use(Candidate{merge->rank, place, left, right, merge->merged});
   };
   for (uint32_t k = 0; k < count; ++k)
     candidate_at(k, [&](const Candidate& found) { candidates.push_back(found); });

@@ -19,8 +19,8 @@ struct EngramTokenMap {
 /// model's; ids that the tokenizer lacks count as empty text. About 60 ms for 129,280 tokens.
 EngramTokenMap build_engram_token_map(const Tokenizer& tokenizer, int32_t vocab_size);
 
-/// The normalisation behind the map: NFKC, NFD, all marks removed, lower case, white space runs of space, TAB,
-/// CR, LF to one space, outer white space removed (but a lone space stays). `text` must be valid UTF-8.
+/// The normalisation behind the map: NFKC, NFD, all marks removed, lower case, runs of space, TAB, CR and LF
+/// to one space, outer white space removed (but a lone space stays). `text` must be valid UTF-8.
 std::string normalize_for_engram(std::string_view text);
 
 }  // namespace fathom

@@ -96,7 +96,8 @@ size_t PieceSplitter::end_of_gpt2_match(size_t start, const Char& first) const {
   if (!first.is(kWhiteSpace)) return run_like(start, first);
   const size_t second_start = start + first.length_bytes;
   const Char second = at(second_start);
-  if (text_[start] == ' ' && second.length_bytes != 0 && !second.is(kWhiteSpace)) return run_like(second_start, second);
+  if (text_[start] == ' ' && second.length_bytes != 0 && !second.is(kWhiteSpace))
+    return run_like(second_start, second);
   size_t last_start = start, end = second_start;
   for (Char c = second; c.is(kWhiteSpace); c = at(end)) {
     last_start = end;

@@ -13,7 +13,8 @@ using Pieces = std::vector<std::string>;
 Pieces split(std::string_view text, SplitRules rules = SplitRules::kDeepseek) {
   Pieces pieces;
   PieceSplitter splitter(text, rules);
-  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) pieces.emplace_back(piece);
+  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
+    pieces.emplace_back(piece);
   return pieces;
 }
 

@@ -17,8 +17,9 @@ Result<void> check_id(int32_t id, std::string_view text, std::string_view origin
 
 Result<RawVocabulary> read_gguf_vocabulary(const GgufVocabulary& vocabulary, std::string_view origin) {
   if (vocabulary.pre != "joyai-llm" && vocabulary.pre != "deepseek-v3")
-    return Error::unsupported("{}: tokenizer.ggml.pre is '{}', only 'joyai-llm' and 'deepseek-v3' are supported",
-                              origin, vocabulary.pre);
+    return Error::unsupported(
+        "{}: tokenizer.ggml.pre is '{}', only 'joyai-llm' and 'deepseek-v3' are supported", origin,
+        vocabulary.pre);
   if (vocabulary.token_types.size() != vocabulary.tokens.size())
     return Error::bad_pack("{}: tokenizer.ggml.token_type has {} entries, expected {} as in .tokens", origin,
                            vocabulary.token_types.size(), vocabulary.tokens.size());
@@ -38,7 +39,8 @@ Result<RawVocabulary> read_gguf_vocabulary(const GgufVocabulary& vocabulary, std
       case kUnused:
         break;
       default:
-        return Error::unsupported("{}: token {} '{}' has type {}, expected 1, 3, 4 or 5", origin, id, token, type);
+        return Error::unsupported("{}: token {} '{}' has type {}, expected 1, 3, 4 or 5", origin, id, token,
+                                  type);
     }
   }
   for (const std::string_view pair : vocabulary.merges) {
@@ -74,7 +76,8 @@ Result<void> TokenStore::add_regular(const RawVocabulary& raw, std::string_view 
     const std::string_view spelling = raw.view(token.spelling);
     FATHOM_TRY(check_id(token.id, spelling, origin));
     if (has_flag(token.id, kDefined))
-      return Error::bad_pack("{}: id {} belongs to '{}' and to '{}'", origin, token.id, bytes(token.id), spelling);
+      return Error::bad_pack("{}: id {} belongs to '{}' and to '{}'", origin, token.id, bytes(token.id),
+                             spelling);
     decoded.clear();
     // Control tokens may be listed among the regular ones, in plain text; BPE cannot reach those.
     const bool reachable = append_spelled(spelling, decoded);
@@ -89,8 +92,8 @@ Result<void> TokenStore::add_added(const RawVocabulary& raw, std::string_view or
     FATHOM_TRY(check_id(token.id, token.content, origin));
     if (token.content.empty()) return Error::bad_pack("{}: added token {} is empty", origin, token.id);
     if (has_flag(token.id, kDefined) && bytes(token.id) != token.content)
-      return Error::bad_pack("{}: id {} belongs to '{}' and to added token '{}'", origin, token.id, bytes(token.id),
-                             token.content);
+      return Error::bad_pack("{}: id {} belongs to '{}' and to added token '{}'", origin, token.id,
+                             bytes(token.id), token.content);
     if (has_flag(token.id, kAdded)) continue;
     if (!has_flag(token.id, kDefined)) define(token.id, token.content);
     tokens_[token.id].flags |= kAdded | (token.special ? kSpecial : 0);
@@ -100,7 +103,8 @@ Result<void> TokenStore::add_added(const RawVocabulary& raw, std::string_view or
   std::sort(added_.begin(), added_.end(), [this](int32_t a, int32_t b) { return bytes(a) < bytes(b); });
   const auto same = [this](int32_t a, int32_t b) { return bytes(a) == bytes(b); };
   if (const auto twice = std::adjacent_find(added_.begin(), added_.end(), same); twice != added_.end())
-    return Error::bad_pack("{}: added token '{}' has two ids, {} and {}", origin, bytes(*twice), twice[0], twice[1]);
+    return Error::bad_pack("{}: added token '{}' has two ids, {} and {}", origin, bytes(*twice), twice[0],
+                           twice[1]);
   return {};
 }
 
@@ -114,14 +118,15 @@ void TokenStore::index_regular(int32_t id) {
 
 std::optional<int32_t> TokenStore::find_regular(std::string_view wanted) const {
   const size_t mask = slots_.size() - 1;
-  for (size_t slot = std::hash<std::string_view>()(wanted) & mask; slots_[slot] >= 0; slot = (slot + 1) & mask)
+  size_t slot = std::hash<std::string_view>()(wanted) & mask;
+  for (; slots_[slot] >= 0; slot = (slot + 1) & mask)
     if (bytes(slots_[slot]) == wanted) return slots_[slot];
   return {};
 }
 
 std::optional<int32_t> TokenStore::find_added(std::string_view content) const {
-  const auto found = std::lower_bound(added_.begin(), added_.end(), content,
-                                      [this](int32_t id, std::string_view wanted) { return bytes(id) < wanted; });
+  const auto before = [this](int32_t id, std::string_view wanted) { return bytes(id) < wanted; };
+  const auto found = std::lower_bound(added_.begin(), added_.end(), content, before);
   if (found == added_.end() || bytes(*found) != content) return {};
   return *found;
 }
@@ -135,8 +140,8 @@ TokenStore::Match TokenStore::match_added(std::string_view text) const {
     const uint8_t wanted = static_cast<uint8_t>(text[length]);
     const auto byte_of = [&](int32_t id) { return static_cast<uint8_t>(bytes(id)[length]); };
     if (bytes(*first).size() == length) ++first;
-    first = std::lower_bound(first, last, wanted, [&](int32_t id, uint8_t byte) { return byte_of(id) < byte; });
-    last = std::upper_bound(first, last, wanted, [&](uint8_t byte, int32_t id) { return byte < byte_of(id); });
+    first = std::partition_point(first, last, [&](int32_t id) { return byte_of(id) < wanted; });
+    last = std::partition_point(first, last, [&](int32_t id) { return byte_of(id) == wanted; });
     if (first == last) break;
     if (bytes(*first).size() == length + 1) longest = {*first, length + 1};
   }

@@ -223,9 +223,11 @@ Result<SplitRules> read_split_rules(std::string_view origin, const Json& documen
   return SplitRules::kDeepseek;
 }
 
-Result<void> read_added(std::string_view origin, const Json& list, std::vector<RawVocabulary::Added>& added) {
+Result<void> read_added(std::string_view origin, const Json& list,
+                        std::vector<RawVocabulary::Added>& added) {
   if (list.is_null()) return {};
-  if (!list.is_array()) return Error::bad_pack("{}: added_tokens is {}, expected a list", origin, shown(list));
+  if (!list.is_array())
+    return Error::bad_pack("{}: added_tokens is {}, expected a list", origin, shown(list));
   for (const Json& entry : list) {
     const Json& id = at(entry, "id");
     const Json& content = at(entry, "content");
@@ -242,7 +244,8 @@ Result<void> read_added(std::string_view origin, const Json& list, std::vector<R
 }  // namespace
 
 Result<RawVocabulary> parse_tokenizer_json(std::string_view json, std::string_view origin) {
-  if (json.size() > INT32_MAX) return Error::bad_pack("{}: {} bytes, expected less than 2 GiB", origin, json.size());
+  if (json.size() > INT32_MAX)
+    return Error::bad_pack("{}: {} bytes, expected less than 2 GiB", origin, json.size());
   Reader reader;
   if (!Json::sax_parse(json.begin(), json.end(), &reader))
     return Error::bad_pack("{}: {}", origin, reader.problem.empty() ? "not valid JSON" : reader.problem);

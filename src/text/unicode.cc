@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace fathom {
 namespace {
@@ -53,7 +55,8 @@ std::u32string decomposed(const std::u32string& text, bool compatibility) {
   std::u32string out;
   out.reserve(text.size());
   for (const char32_t code : text) append_decomposed(code, compatibility, out);
-  // Canonical order: each run of characters with a combining class is sorted by it, stably.
+  // Canonical order: each run of characters with a combining class is sorted by it, equal ones in order.
+  std::vector<std::pair<uint64_t, char32_t>> marks;
   for (size_t start = 0; start < out.size();) {
     if (combining_class(out[start]) == 0) {
       ++start;
@@ -61,9 +64,11 @@ std::u32string decomposed(const std::u32string& text, bool compatibility) {
     }
     size_t end = start + 1;
     while (end < out.size() && combining_class(out[end]) != 0) ++end;
-    std::stable_sort(out.begin() + start, out.begin() + end,
-                     [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
-    start = end;
+    marks.clear();
+    for (size_t place = start; place < end; ++place)
+      marks.emplace_back(static_cast<uint64_t>(combining_class(out[place])) << 56 | place, out[place]);
+    std::sort(marks.begin(), marks.end());
+    for (const auto& [order, mark] : marks) out[start++] = mark;
   }
   return out;
 }

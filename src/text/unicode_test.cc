@@ -34,7 +34,8 @@ TEST(Unicode, WhiteSpaceIsTheProperty) {
   int count = 0;
   for (char32_t code = 0; code < 0x110000; ++code) count += (char_class(code) & kWhiteSpace) != 0;
   EXPECT_EQ(count, 25);
-  for (const char32_t code : std::u32string_view(U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u202F\u3000"))
+  for (const char32_t code :
+       std::u32string_view(U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u202F\u3000"))
     EXPECT_TRUE(char_class(code) & kWhiteSpace) << std::hex << static_cast<uint32_t>(code);
   for (const char32_t code : {0xFEFF, 0x1C, 0x1F, 0x180E, 0x200B})
     EXPECT_FALSE(char_class(code) & kWhiteSpace) << std::hex << static_cast<uint32_t>(code);
@@ -65,7 +66,8 @@ TEST(Unicode, Normalisation) {
   EXPECT_EQ(normalize_nfkc(U"a\u0315\u0301"), U"\u00E1\u0315");           // over a mark of another class
   EXPECT_EQ(normalize_nfkc(U"\uFF21\u00A0\u2075"), U"A 5");
   EXPECT_EQ(normalize_nfkc(U"\uFDFA").size(), 18u);                       // the longest
-  EXPECT_EQ(normalize_nfkc(U"\u09C7\u0334\u09BE"), U"\u09C7\u0334\u09BE");  // a starter behind a mark is blocked
+  // A starter behind a mark is blocked.
+  EXPECT_EQ(normalize_nfkc(U"\u09C7\u0334\u09BE"), U"\u09C7\u0334\u09BE");
 }
 
 }  // namespace

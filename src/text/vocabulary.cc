@@ -41,7 +41,8 @@ RawVocabulary::Text RawVocabulary::store(std::string_view string) {
 std::optional<RawVocabulary::Merge> store_merge(std::string_view pair, RawVocabulary& vocabulary) {
   const size_t space = pair.find(' ');
   if (space == std::string_view::npos || pair.find(' ', space + 1) != std::string_view::npos) return {};
-  return RawVocabulary::Merge{vocabulary.store(pair.substr(0, space)), vocabulary.store(pair.substr(space + 1))};
+  const auto left = vocabulary.store(pair.substr(0, space));
+  return RawVocabulary::Merge{left, vocabulary.store(pair.substr(space + 1))};
 }
 
 char32_t byte_to_unicode(uint8_t byte) { return kAlphabet.to_unicode[byte]; }

@@ -39,7 +39,7 @@ struct RawVocabulary {
   SplitRules rules = SplitRules::kDeepseek;
 
   Text store(std::string_view string);
-  std::string_view view(Text string) const { return std::string_view(text).substr(string.offset, string.length); }
+  std::string_view view(Text string) const { return {text.data() + string.offset, string.length}; }
 };
 
 /// Parses tokenizer.json and refuses everything that Tokenizer does not implement.

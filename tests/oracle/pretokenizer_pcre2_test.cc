@@ -21,7 +21,7 @@ using Pieces = std::vector<std::string>;
 class Regex {
  public:
   explicit Regex(std::string pattern) {
-    // Under PCRE2_UCP, \s lacks nothing of White_Space but is written out, as the rules mean the property.
+    // Written out: the rules mean the property White_Space, PCRE2's \s is its own choice.
     const std::string spaces = "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}"
                                "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
     // Inside a class \s stands without brackets.
@@ -30,8 +30,8 @@ class Regex {
     replace_all(pattern, "\\S", "[^" + spaces + "]");
     int error = 0;
     PCRE2_SIZE where = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
-                              &error, &where, nullptr));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                              PCRE2_UTF | PCRE2_UCP, &error, &where, nullptr));
     EXPECT_NE(code_, nullptr) << "error " << error << " at " << where << " of " << pattern;
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
@@ -41,8 +41,8 @@ class Regex {
   void split(std::string_view text, Pieces& out) const {
     size_t position = 0;
     while (position < text.size()) {
-      const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), position,
-                                    PCRE2_NO_UTF_CHECK, match_.get(), nullptr);
+      const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                    position, PCRE2_NO_UTF_CHECK, match_.get(), nullptr);
       if (found < 0) break;
       const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match_.get());
       if (ends[0] > position) out.emplace_back(text.substr(position, ends[0] - position));
@@ -79,7 +79,8 @@ Pieces split_by_regex(std::string_view text, const std::vector<Regex>& steps) {
 Pieces split_by_hand(std::string_view text, SplitRules rules) {
   Pieces pieces;
   PieceSplitter splitter(text, rules);
-  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) pieces.emplace_back(piece);
+  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
+    pieces.emplace_back(piece);
   return pieces;
 }
 
@@ -90,10 +91,8 @@ class Classifier {
     std::string text;
     append_utf8(code, text);
     uint8_t classes = 0;
-    for (size_t k = 0; k < std::size(kBits); ++k) {
-      Pieces pieces;
+    for (size_t k = 0; k < std::size(kBits); ++k)
       if (matches(regexes_[k], text)) classes |= kBits[k];
-    }
     return classes;
   }
 
@@ -107,7 +106,8 @@ class Classifier {
   static constexpr uint8_t kBits[] = {kLetter, kMark, kNumber, kPunctuation, kSymbol, kWhiteSpace};
   std::vector<Regex> regexes_ = [] {
     std::vector<Regex> list;
-    for (const char* pattern : {"\\p{L}", "\\p{M}", "\\p{N}", "\\p{P}", "\\p{S}", "\\s"}) list.emplace_back(pattern);
+    for (const char* pattern : {"\\p{L}", "\\p{M}", "\\p{N}", "\\p{P}", "\\p{S}", "\\s"})
+      list.emplace_back(pattern);
     return list;
   }();
 };
@@ -151,23 +151,27 @@ TEST_P(PretokenizerPcre2Random, SameRandomPieces) {
   if (GetParam() == SplitRules::kGpt2) {
     steps.emplace_back(std::string(kSplitGpt2));
   } else {
-    for (const std::string_view pattern : {kSplitNumbers, kSplitCjk, kSplitWords}) steps.emplace_back(std::string(pattern));
+    for (const std::string_view pattern : {kSplitNumbers, kSplitCjk, kSplitWords})
+      steps.emplace_back(std::string(pattern));
   }
   // Few characters that meet often, one or two of each kind that some alternative tells apart.
-  const std::u32string usual = U"aZst'rev  \t\r\n\n\u0085\u00A0\u3000+=.!_é\u0301ü1२½日カ・\u3097、€한ا\x01\u200B\uFEFF😀龥龦A";
+  const std::u32string usual =
+      U"aZst'rev  \t\r\n\n\u0085\u00A0\u3000+=.!_é\u0301ü1२½日カ・\u3097、€한ا\x01\u200B\uFEFF😀龥龦A";
   std::mt19937 random(5);
   for (int round = 0; round < 200000; ++round) {
     std::string text;
     const bool any = round % 4 == 0;
     for (unsigned length = random() % 16; length > 0; --length) {
       const auto& agreed = agreed_characters();
-      append_utf8(any && random() % 2 ? agreed[random() % agreed.size()] : usual[random() % usual.size()], text);
+      append_utf8(any && random() % 2 ? agreed[random() % agreed.size()] : usual[random() % usual.size()],
+                  text);
     }
     ASSERT_EQ(split_by_hand(text, GetParam()), split_by_regex(text, steps)) << testing::PrintToString(text);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, PretokenizerPcre2Random, testing::Values(SplitRules::kDeepseek, SplitRules::kGpt2));
+INSTANTIATE_TEST_SUITE_P(Rules, PretokenizerPcre2Random,
+                         testing::Values(SplitRules::kDeepseek, SplitRules::kGpt2));
 
 }  // namespace
 }  // namespace fathom

@@ -1,6 +1,7 @@
 // Compares the tokenizer with what tokenizer_oracle.mjs wrote into the folder $FATHOM_ORACLE.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -112,7 +113,8 @@ TEST(TokenizerOracle, PublishedVectors) {
 TEST(TokenizerOracle, NamedTokens) {
   const NamedTokens& named = tokenizer().named();
   EXPECT_EQ(tokenizer().vocab_size(), 129280);
-  EXPECT_EQ((Ids{named.bos, named.eos, named.pad, named.system, named.user, named.assistant, named.latest_reminder}),
+  EXPECT_EQ((Ids{named.bos, named.eos, named.pad, named.system, named.user, named.assistant,
+                 named.latest_reminder}),
             (Ids{0, 1, 2, 128799, 128803, 128804, 128828}));
   EXPECT_EQ((Ids{named.think_open, named.think_close, named.dsml, named.image, named.end_of_turn}),
             (Ids{128821, 128822, 128825, 129264, 128805}));
