@@ -205,9 +205,8 @@ TEST(Sampler, LogitsThatAreNotFiniteAreAnError) {
   Sampler sampler = make(plain(), 3);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
     const std::vector<float> logits = {1, bad, 2};
-    for (const Error& error :
-         {sampler.sample(logits, {}).error(), argmax(logits).error(), top_logprobs(logits, 2).error(),
-          token_logprob(logits, 0).error()}) {
+    for (const Error& error : {sampler.sample(logits, {}).error(), argmax(logits).error(),
+                               top_logprobs(logits, 2).error(), token_logprob(logits, 0).error()}) {
       EXPECT_EQ(error.code, ErrorCode::kBadPack);
       EXPECT_NE(error.message.find("token 1"), std::string::npos) << error.message;
     }
@@ -284,7 +283,8 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     // 5 degrees of freedom: 20.5 is exceeded once in a thousand.
     EXPECT_LT(chi_square(options, logits, probabilities), 20.5) << seed;
     options.top_k = 4;  // drops 0.02 and 0.08; 3 degrees of freedom: 16.3
-    EXPECT_LT(chi_square(options, logits, {0, 0.3 / 0.9, 0, 0.25 / 0.9, 0.15 / 0.9, 0.2 / 0.9}), 16.3) << seed;
+    EXPECT_LT(chi_square(options, logits, {0, 0.3 / 0.9, 0, 0.25 / 0.9, 0.15 / 0.9, 0.2 / 0.9}), 16.3)
+        << seed;
     options.top_k = 0;
     options.temperature = 2;
     std::vector<double> roots;

@@ -74,7 +74,7 @@ TEST_F(SavedStateFile, RefusesEveryOtherLength) {
     const auto bytes = std::as_bytes(std::span(bytes_)).first(length);
     ASSERT_FALSE(parse_saved_state(bytes, "x", owner()).ok()) << length;
   }
-  rewrite(bytes_.substr(0, 100));
+  rewrite(bytes_.substr(0, 120));
   EXPECT_NE(error_of().message.find("truncated"), std::string::npos);
   rewrite(bytes_ + '\0');
   const Error error = error_of();

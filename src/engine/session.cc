@@ -160,18 +160,29 @@ Result<void> Session::evaluate_from_here(std::span<const int32_t> tokens, const 
     const std::span<const int32_t> rest = tokens.subspan(tokens_.size());
     const std::span<const int32_t> chunk = rest.first(std::min(rest.size(), step_rows));
     const std::span<const int32_t> next = rest.subspan(chunk.size());
-    has_logits_ = false;
     const Segment segment{.state = state_.get(),
                           .tokens = chunk,
                           .is_last_chunk = next.empty(),
                           .logits = next.empty() ? LogitRows::kLast : LogitRows::kNone,
                           .logits_out = next.empty() ? logits_.data() : nullptr,
                           .next_tokens = next.first(std::min(next.size(), step_rows))};
-    FATHOM_TRY(model_.run({&segment, 1}));
-    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    FATHOM_TRY(run_step(segment));
     has_logits_ = next.empty();
   }
   return tell(progress, "prefill", position(), tokens.size());
+}
+
+// A step that fails half way has written its rows into some of the rings. While they are no more than can be
+// taken back, nothing that is needed was overwritten; after a longer one the state begins anew.
+Result<void> Session::run_step(const Segment& segment) {
+  has_logits_ = false;
+  Result<void> result = model_.run({&segment, 1});
+  if (result.ok()) {
+    tokens_.insert(tokens_.end(), segment.tokens.begin(), segment.tokens.end());
+  } else if (static_cast<int64_t>(segment.tokens.size()) > model_.options().rewind_tokens) {
+    forget_tokens();
+  }
+  return result;
 }
 
 void Session::keep_checkpoint() {
@@ -248,8 +259,7 @@ Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, cons
                           .logits = LogitRows::kAll,
                           .logits_out = rows.data(),
                           .next_tokens = next.first(std::min(next.size(), rows_max))};
-    FATHOM_TRY(model_.run({&segment, 1}));
-    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    FATHOM_TRY(run_step(segment));
     for (size_t row = 0; row < chunk.size() && row + 1 < rest.size(); ++row) {
       const std::span<const float> row_logits(rows.data() + row * vocab, vocab);
       FATHOM_ASSIGN(const double logprob, token_logprob(row_logits, rest[row + 1]));

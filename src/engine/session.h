@@ -42,8 +42,8 @@ class Session {
   /// Makes the session hold exactly `tokens`, with logits. Reuses what it can: the common prefix where the
   /// state can go back that far, else the best checkpoint. At least the last token is evaluated unless its
   /// logits are there. Progress ("prefill", "tokens") is told before each step; when it cancels
-  /// (kCancelled), or when a step fails, the session keeps what was evaluated and the next sync goes on from
-  /// there if its tokens agree.
+  /// (kCancelled), the session keeps what was evaluated and the next sync goes on from there if its tokens
+  /// agree. After a step that failed it may have to begin anew; its tokens say so.
   /// Errors before anything changes: kInvalidArgument (no tokens; an id out of range), kContextFull.
   Result<SyncResult> sync(std::span<const int32_t> tokens, const ProgressFn& progress = {});
 
@@ -84,6 +84,7 @@ class Session {
   Result<void> check_next(int32_t token) const;
   Result<SyncAction> go_back(std::span<const int32_t> tokens);
   bool restore_checkpoint(std::span<const int32_t> tokens);
+  Result<void> run_step(const Segment& segment);
   Result<void> evaluate_from_here(std::span<const int32_t> tokens, const ProgressFn& progress);
   void keep_checkpoint();
   SavedStateOwner owner() const;

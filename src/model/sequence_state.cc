@@ -119,7 +119,8 @@ bool SequenceState::can_rewind(int64_t position) const {
   for (const int64_t valid_from : ring_valid_from_)
     if (first_needed < std::max(valid_from, position_ - shape_.ring_slots)) return false;
   for (const StateShape::Source& source : shape_.sources)
-    if (position % source.ratio != 0 && position - 1 < position_ - open_slots()) return false;
+    if (position % source.ratio != 0 && position - 1 < std::max(open_valid_from_, position_ - open_slots()))
+      return false;
   return true;
 }
 
@@ -131,6 +132,10 @@ Result<void> SequenceState::rewind(int64_t position) {
     reset();
     return {};
   }
+  // What the positions given up have overwritten stays lost, however often the state goes back.
+  for (int64_t& valid_from : ring_valid_from_)
+    valid_from = std::max(valid_from, position_ - shape_.ring_slots);
+  open_valid_from_ = std::max(open_valid_from_, position_ - open_slots());
   position_ = position;
   std::fill(ring_end_.begin(), ring_end_.end(), position);
   compressed_ids_.resize(static_cast<size_t>(position));
@@ -143,6 +148,7 @@ void SequenceState::reset() {
   pending_begin_ = -1;
   std::fill(ring_valid_from_.begin(), ring_valid_from_.end(), 0);
   std::fill(ring_end_.begin(), ring_end_.end(), 0);
+  open_valid_from_ = 0;
   compressed_ids_.clear();
   ahead_.reset();
 }
@@ -188,7 +194,7 @@ StateHeader header_of(const StateShape& shape, int64_t position) {
 }
 
 int64_t payload_bytes(const StateShape& shape, int64_t position) {
-  return position * 4 + shape.layers * 8 + shape.ring_bytes() + shape.cache_bytes(position);
+  return position * 4 + shape.layers * 8 + 8 + shape.ring_bytes() + shape.cache_bytes(position);
 }
 
 }  // namespace
@@ -211,6 +217,7 @@ Result<std::vector<std::byte>> SequenceState::serialise() const {
   put(&header, sizeof header);
   put(compressed_ids_.data(), position_ * 4);
   put(ring_valid_from_.data(), shape_.layers * 8);
+  put(&open_valid_from_, sizeof open_valid_from_);
   put_buffer(rings_, rings_.size_bytes());
   put_buffer(open_groups_, open_groups_.size_bytes());
   for (size_t source = 0; source < shape_.sources.size(); ++source) {
@@ -252,6 +259,12 @@ Result<void> SequenceState::restore(std::span<const std::byte> bytes) {
   std::vector<int64_t> valid_from(static_cast<size_t>(shape_.layers));
   std::memcpy(valid_from.data(), in, valid_from.size() * 8);
   in += valid_from.size() * 8;
+  int64_t open_valid_from = 0;
+  std::memcpy(&open_valid_from, in, sizeof open_valid_from);
+  in += sizeof open_valid_from;
+  if (open_valid_from < 0 || open_valid_from > header.position)
+    return Error::bad_pack("saved state: open groups begin at {}, expected 0..{}", open_valid_from,
+                           header.position);
   for (const int64_t position : valid_from)
     if (position < 0 || position > header.position)
       return Error::bad_pack("saved state: a window begins at {}, expected 0..{}", position, header.position);
@@ -273,6 +286,7 @@ Result<void> SequenceState::restore(std::span<const std::byte> bytes) {
   pending_begin_ = -1;
   compressed_ids_ = std::move(ids);
   ring_valid_from_ = std::move(valid_from);
+  open_valid_from_ = open_valid_from;
   std::fill(ring_end_.begin(), ring_end_.end(), position_);
   ahead_.reset();
   return {};

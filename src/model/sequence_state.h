@@ -94,6 +94,7 @@ class SequenceState {
   int64_t pending_begin_ = -1;             // first position the decoder has not seen; -1: none
   std::vector<int64_t> ring_valid_from_;   // [layers] positions below are not in the ring
   std::vector<int64_t> ring_end_;          // [layers] one beyond the newest position in the ring
+  int64_t open_valid_from_ = 0;            // positions below are not among the open groups
   std::vector<int32_t> compressed_ids_;    // [position] Engram's view of the tokens; kEngramDead for images
   Buffer rings_;                           // [layers, ring_slots, window_row_bytes]
   Buffer open_groups_;                     // [sources, open_slots, 2, head_dim] f32
