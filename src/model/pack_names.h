@@ -17,7 +17,7 @@ std::string official_from_gguf(std::string_view name);
 /// Strips "language_model." and "model.", and undoes the renaming of the vision blocks' "mlp".
 std::string official_from_mlx(std::string_view name);
 
-/// "….weight", "….scale", "….scales", "….biases" -> "…"; a name without these endings is its own module.
+/// Cuts ".weight", ".scale", ".scales" or ".biases" off; a name without such an ending is its own module.
 std::string_view module_of(std::string_view name);
 
 /// "layers.3.ffn.experts.7.w1.weight" -> "layers.3.ffn.experts.w1.weight"; empty if it is no expert's.
