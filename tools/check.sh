@@ -1,0 +1,60 @@
+#!/bin/sh
+# All checks. usage: check.sh quick|all
+#   quick: what every change must pass, in well under 50 minutes on two cores.
+#   all:   the same without subsets, and longer fuzzing.
+set -eu
+cd "$(dirname "$0")/.."
+mode=${1:-quick}
+jobs=$(nproc)
+case "$mode" in
+  quick) fuzz_seconds=12; slow_filter='*' ;;
+  all) fuzz_seconds=600; slow_filter='*' ;;
+  *) echo "usage: check.sh quick|all" >&2; exit 2 ;;
+esac
+
+stage() {
+  now=$(date +%s)
+  echo "== $* (minute $(((now - started) / 60)))"
+}
+started=$(date +%s)
+
+stage "g++: build without warnings, all tests"
+cmake -G Ninja -S . -B build -DFATHOM_WERROR=ON -DFATHOM_BENCH=ON >/dev/null
+ninja -C build
+# Speed is checked elsewhere: tests have generous time limits and share the cores.
+ctest --test-dir build --output-on-failure -j "$jobs" --timeout 1500
+
+stage "clang 19: build without warnings, with address and undefined behaviour checks; parsers' fuzz targets"
+cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19 \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DCMAKE_C_FLAGS_RELEASE=-O1 -DFATHOM_WERROR=ON \
+  -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON >/dev/null
+ninja -C build/sanitize
+export UBSAN_OPTIONS=print_stacktrace=1
+# The oracle and the documents do not depend on the compiler; the models run on their smallest members.
+if [ "$mode" = quick ]; then
+  ctest --test-dir build/sanitize --output-on-failure -j "$jobs" --timeout 1500 -E 'oracle|rooms|docs|golden|mini'
+  build/sanitize/bin/golden_test --gtest_brief=1 --gtest_filter='*g3*:*g6*:-*reference*:*Chunking*'
+  build/sanitize/bin/mini_test --gtest_brief=1 --gtest_filter='*Greedy*:*Refuse*:*refused*'
+else
+  ctest --test-dir build/sanitize --output-on-failure -j "$jobs" --timeout 3000 -E 'oracle|rooms|docs'
+fi
+for fuzzer in build/sanitize/bin/fuzz_*; do
+  name=$(basename "$fuzzer")
+  mkdir -p "build/corpus/$name"
+  seeds=fuzz/corpus/${name#fuzz_}
+  [ -d "$seeds" ] || seeds=
+  # shellcheck disable=SC2086
+  "$fuzzer" -max_total_time="$fuzz_seconds" -timeout=20 -rss_limit_mb=4096 -print_final_stats=0 -verbosity=0 \
+    "build/corpus/$name" $seeds
+  echo "$name: $fuzz_seconds s without a finding"
+done
+
+stage "a CPU without AVX-512, emulated"
+# Kernels of the other instruction sets must not have leaked into common code.
+qemu="qemu-x86_64 -cpu Haswell"
+$qemu build/bin/cpu_test --gtest_brief=1 --gtest_filter='*avx2*:*Avx2*:*Select*'
+$qemu build/bin/golden_test --gtest_brief=1 --gtest_filter='*ExactPrefill*g3*avx2*:*ExactPrefill*g6*portable*'
+$qemu build/bin/fathom run --threads 1 -n 8 --temp 0 "Once upon a time" >/dev/null
+
+stage "done"
+ctest --test-dir build --output-on-failure -R 'rooms|docs'
