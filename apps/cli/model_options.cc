@@ -1,0 +1,124 @@
+#include "model_options.h"
+
+#include "failure.h"
+#include "output.h"
+#include "sizes.h"
+#include "suggestion.h"
+
+namespace fathom::cli {
+namespace {
+
+void show_log(void* user, fathom_log_level level, const char* line) {
+  const bool verbose = *static_cast<const bool*>(user);
+  if (level < FATHOM_WARNING && !verbose) return;
+  fmt::print(stderr, "fathom: {}{}\n", level == FATHOM_WARNING ? "warning: " : "", line);
+}
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+}  // namespace
+
+void add_amount(CLI::App& app, const std::string& names, int64_t& value, int64_t (*parse)(std::string_view),
+                const std::string& help) {
+  const std::string name = names.substr(names.rfind("--"));
+  app.add_option_function<std::string>(
+      names,
+      [&value, parse, name](const std::string& text) {
+        try {
+          value = parse(text);
+        } catch (const Failure& failure) {
+          throw CLI::ValidationError(name, failure.message);
+        }
+      },
+      help);
+}
+
+void ModelOptions::add_path(CLI::App& app) {
+  app.add_option("-m,--model", model,
+                 "Folder, .safetensors or .gguf file (default: $FATHOM_MODEL, else the embedded model)")
+      ->type_name("PATH");
+}
+
+void ModelOptions::add_all(CLI::App& app) {
+  const std::string group = "Model";
+  add_path(app);
+  add_amount(
+      app, "-c,--ctx", context_tokens, parse_tokens,
+      "Tokens that a session can hold, e.g. 8192 or 128K (default: 4096, or the model's if that is less)");
+  add_amount(app, "--memory", budget_bytes, parse_bytes,
+             "Memory that may be planned, e.g. 96GB or 80GiB (default: what the machine has available)");
+  app.add_option("--backend", backend, "cpu (default) or reference: plain float32 loops, slow")
+      ->check(CLI::IsMember({"cpu", "reference"}));
+  app.add_option("--cpu-isa", cpu_isa, "auto (default), avx512, avx2 or portable")
+      ->check(CLI::IsMember({"auto", "avx512", "avx2", "portable"}));
+  app.add_option("--numerics", numerics,
+                 "official (default), or exact: float32 without activation quantisers")
+      ->check(CLI::IsMember({"official", "exact"}));
+  app.add_option("--ced", ced, "Decoder layers during prefill: exact (default), bounded (approximate) or off")
+      ->check(CLI::IsMember({"exact", "bounded", "off"}));
+  add_number(app, "-t,--threads", threads, 0, 1024, "Threads that compute; 0: one a core (default)");
+  add_number(app, "--io-threads", io_threads, 0, 1024, "Reads in flight for Engram rows; 0: 8 (default)");
+  add_number(app, "--step-rows", step_rows, 0, 65536,
+             "Tokens of a prompt that run together; 0: 512 (default)");
+  app.add_flag("-v,--verbose", verbose, "Say on standard error what was loaded and chosen");
+}
+
+fathom_engine_options ModelOptions::engine_options() const {
+  fathom_engine_options options;
+  fathom_engine_options_init(&options);
+  options.model_path = path();
+  options.backend = or_null(backend);
+  options.cpu_isa = or_null(cpu_isa);
+  options.numerics = or_null(numerics);
+  options.ced = or_null(ced);
+  options.threads = threads;
+  options.io_threads = io_threads;
+  options.step_rows = step_rows;
+  options.sessions = sessions;
+  options.context_tokens = context_tokens;
+  options.budget_bytes = budget_bytes;
+  return options;
+}
+
+Engine open_engine(const ModelOptions& options, Progress& progress) {
+  if (!options.model.empty()) require_exists(options.model);
+  static bool verbose = false;
+  verbose = options.verbose;
+  fathom_set_log(show_log, &verbose);
+  fathom_engine_options engine_options = options.engine_options();
+  engine_options.progress = Progress::report;
+  engine_options.progress_user = &progress;
+  fathom_engine* engine = nullptr;
+  const fathom_status status = fathom_engine_open(&engine_options, &engine);
+  progress.finish();
+  require(status);
+  Engine result(engine);
+  if (options.verbose) {
+    char* summary = nullptr;
+    require(fathom_engine_summary(engine, &summary));
+    fmt::print(stderr, "{}\n", printable(Text(summary).get()));
+  }
+  return result;
+}
+
+Session open_session(fathom_engine* engine, const ModelOptions& options) {
+  int64_t context_tokens = options.context_tokens;
+  if (context_tokens == 0) {
+    // The default of fathom_engine_options, for which the plan was made.
+    fathom_engine_info info{};
+    require(fathom_engine_get_info(engine, &info));
+    context_tokens = std::min<int64_t>(4096, info.max_context_tokens);
+  }
+  fathom_session* session = nullptr;
+  require(fathom_session_create(engine, context_tokens, &session));
+  return Session(session);
+}
+
+Tokenizer open_tokenizer(const ModelOptions& options) {
+  if (!options.model.empty()) require_exists(options.model);
+  fathom_tokenizer* tokenizer = nullptr;
+  require(fathom_tokenizer_open(options.path(), &tokenizer));
+  return Tokenizer(tokenizer);
+}
+
+}  // namespace fathom::cli
