@@ -24,6 +24,8 @@ enum Encoding {
   kEncodingFp4,    // e2m1 pairs, even column low, E8M0 for 32 columns
   kEncodingMxfp4,  // 17-byte blocks: E8M0, then 16 bytes, column c low and column 16 + c high
   kEncodingQ8_0,   // 34-byte blocks: f16 scale, then 32 signed bytes
+  kEncodingQ2K,    // GGUF blocks of 256 columns, as in tensor/formats/k_quants.h
+  kEncodingQ4K,
 };
 
 struct EncodedMatrix {

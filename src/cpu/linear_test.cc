@@ -70,7 +70,7 @@ TEST(CpuLinear, DecodedWeightsAreExact) {
   std::vector<float> identity(kCols * kCols, 0.0f);
   for (int64_t k = 0; k < kCols; ++k) identity[static_cast<size_t>(k * kCols + k)] = 1.0f;
   for (DType type : {DType::kF16, DType::kBF16, DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
-                     DType::kMXFP4, DType::kQ8_0, DType::kQ4_K}) {
+                     DType::kMXFP4, DType::kQ8_0, DType::kQ4_K, DType::kQ2_K}) {
     TestWeight weight = make_weight(type, kOutputs, kCols, 9);
     // All scales that leave float32 finite, the subnormal ones and those whose first factor would overflow.
     for (size_t at = 1; at < weight.scales.size(); ++at)

@@ -25,6 +25,8 @@ std::optional<EncodedMatrix> encoded(const WeightMatrix& weight) {
     case DType::kF16: matrix.encoding = kEncodingF16; return matrix;
     case DType::kBF16: matrix.encoding = kEncodingBf16; return matrix;
     case DType::kQ8_0: matrix.encoding = kEncodingQ8_0; return matrix;
+    case DType::kQ2_K: matrix.encoding = kEncodingQ2K; return matrix;
+    case DType::kQ4_K: matrix.encoding = kEncodingQ4K; return matrix;
     case DType::kMXFP4: matrix.encoding = kEncodingMxfp4; return matrix;
     case DType::kFp8Tile32: return with_scales(kEncodingFp8, 5);
     case DType::kFp8Row32: return with_scales(kEncodingFp8, 0);

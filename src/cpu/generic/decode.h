@@ -15,16 +15,50 @@ FATHOM_INLINE float float_of_bits(uint32_t bits) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-FATHOM_INLINE float e8m0(uint8_t code) {
-  const uint32_t bits = code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : (uint32_t)code << 23;
-  return float_of_bits(bits);
-}
+#define FATHOM_POWERS4(n) (n) << 23, ((n) + 1u) << 23, ((n) + 2u) << 23, ((n) + 3u) << 23
+#define FATHOM_POWERS16(n) \
+  FATHOM_POWERS4(n), FATHOM_POWERS4((n) + 4u), FATHOM_POWERS4((n) + 8u), FATHOM_POWERS4((n) + 12u)
+// Bits of 2^(code - 127): a load and broadcast where arithmetic would take six scalar instructions a block.
+static const uint32_t kPowerBits[256] = {
+    0x00400000u,
+    1u << 23,
+    2u << 23,
+    3u << 23,
+    FATHOM_POWERS4(4u),
+    FATHOM_POWERS4(8u),
+    FATHOM_POWERS4(12u),
+    FATHOM_POWERS16(16u),
+    FATHOM_POWERS16(32u),
+    FATHOM_POWERS16(48u),
+    FATHOM_POWERS16(64u),
+    FATHOM_POWERS16(80u),
+    FATHOM_POWERS16(96u),
+    FATHOM_POWERS16(112u),
+    FATHOM_POWERS16(128u),
+    FATHOM_POWERS16(144u),
+    FATHOM_POWERS16(160u),
+    FATHOM_POWERS16(176u),
+    FATHOM_POWERS16(192u),
+    FATHOM_POWERS16(208u),
+    FATHOM_POWERS16(224u),
+    FATHOM_POWERS4(240u),
+    FATHOM_POWERS4(244u),
+    FATHOM_POWERS4(248u),
+    252u << 23,
+    253u << 23,
+    254u << 23,
+    0x7FC00000u,
+};
+#undef FATHOM_POWERS16
+#undef FATHOM_POWERS4
+
+FATHOM_INLINE float e8m0(uint8_t code) { return float_of_bits(kPowerBits[code]); }
 FATHOM_INLINE float e4m3(uint8_t code) {
   const float magnitude = float_of_bits((uint32_t)(code & 0x7F) << 20) * 0x1p120f;
   return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-// Bytes of a block of 32 columns in the data of a row.
+// Bytes of a block of 32 columns in the data of a row; the K-quants have blocks of 256 instead.
 FATHOM_INLINE int block_bytes(enum Encoding encoding) {
   switch (encoding) {
     case kEncodingF32: return 128;
@@ -34,32 +68,79 @@ FATHOM_INLINE int block_bytes(enum Encoding encoding) {
     case kEncodingFp4: return 16;
     case kEncodingMxfp4: return 17;
     case kEncodingQ8_0: return 34;
+    case kEncodingQ2K:
+    case kEncodingQ4K: return 0;
   }
   return 0;
 }
 
-// e4m3 bits moved into a float32 are the value times 2^-120. One factor undoes that and applies the scale,
-// unless their product is beyond float32.
-FATHOM_INLINE void fp8_block(const uint8_t* codes, uint8_t scale_code, F* out) {
-  const int is_small = scale_code < 135;
-  const F factor = f_set(is_small ? float_of_bits((uint32_t)(scale_code + 120) << 23) : 0x1p120f);
-  for (int v = 0; v < kBlockVectors; ++v) {
-    const I bits = i_and(i_left(i_widen_i8(codes + v * kLanes), 20), i_set((int32_t)0x87F00000u));
-    out[v] = f_mul(f_bits(bits), factor);
+// e4m3 bits moved into a float32: the value times 2^-120.
+FATHOM_INLINE F fp8_bits(const uint8_t* codes) {
+  return f_bits(i_and(i_left(i_widen_i8(codes), 20), i_set((int32_t)0x87F00000u)));
+}
+
+// One factor undoes 2^-120 and applies the scale, unless their product is beyond float32.
+FATHOM_INLINE void fp8_block(const uint8_t* codes, const uint8_t* scale, F* out) {
+  const F factor = f_set(e8m0((uint8_t)(*scale + 120)));
+  for (int v = 0; v < kBlockVectors; ++v) out[v] = f_mul(fp8_bits(codes + v * kLanes), factor);
+  if (__builtin_expect(*scale > 134, 0)) {
+    for (int v = 0; v < kBlockVectors; ++v)
+      out[v] = f_mul(f_mul(fp8_bits(codes + v * kLanes), f_set(0x1p120f)), f_set(e8m0(*scale)));
   }
-  if (__builtin_expect(!is_small, 0))
-    for (int v = 0; v < kBlockVectors; ++v) out[v] = f_mul(out[v], f_set(e8m0(scale_code)));
+}
+
+FATHOM_INLINE float half_at(const uint8_t* p) {
+  uint16_t half;
+  memcpy(&half, p, sizeof half);
+  return half_to_float(half);
 }
 
 FATHOM_INLINE void q8_0_block(const uint8_t* block, F* out) {
-  uint16_t half;
-  memcpy(&half, block, sizeof half);
-  const F scale = f_set(half_to_float(half));
+  const F scale = f_set(half_at(block));
   for (int v = 0; v < kBlockVectors; ++v) out[v] = f_mul(f_from_i(i_widen_i8(block + 2 + v * kLanes)), scale);
 }
 
-// One block, given its bytes and its scale's code (for the encodings whose scales stand apart).
-FATHOM_INLINE void decode_block(enum Encoding encoding, const uint8_t* p, const uint8_t* scale, F* out) {
+// Columns [32 * part, 32 * part + 32) of a block of 256: 16 bytes of scales and minima for 16 columns each,
+// 64 of codes, d, dmin.
+FATHOM_INLINE void q2_k_block(const uint8_t* block, int part, F* out) {
+  const float d = half_at(block + 80);
+  const float dmin = half_at(block + 82);
+  const uint8_t* codes = block + 16 + 32 * (part / 4);
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t scale = block[2 * part + half];
+    const F step = f_set(d * (float)(scale & 15));
+    const F floor = f_set(dmin * (float)(scale >> 4));
+    for (int v = half * kBlockVectors / 2; v < (half + 1) * kBlockVectors / 2; ++v) {
+      const I q = i_and(i_right(i_widen_i8(codes + v * kLanes), 2 * (part % 4)), i_set(3));
+      out[v] = f_sub(f_mul(step, f_from_i(q)), floor);
+    }
+  }
+}
+
+// The same of d, dmin, 12 bytes of packed scales and minima for 32 columns each, 128 of codes.
+FATHOM_INLINE void q4_k_block(const uint8_t* block, int part, F* out) {
+  const uint8_t* scales = block + 4;
+  int scale, min;
+  if (part < 4) {
+    scale = scales[part] & 63;
+    min = scales[part + 4] & 63;
+  } else {
+    scale = (scales[part + 4] & 15) | (scales[part - 4] >> 6) << 4;
+    min = (scales[part + 4] >> 4) | (scales[part] >> 6) << 4;
+  }
+  const F step = f_set(half_at(block) * (float)scale);
+  const F floor = f_set(half_at(block + 2) * (float)min);
+  const uint8_t* codes = block + 16 + 32 * (part / 2);
+  for (int v = 0; v < kBlockVectors; ++v) {
+    const I q = i_and(i_right(i_widen_i8(codes + v * kLanes), 4 * (part % 2)), i_set(15));
+    out[v] = f_sub(f_mul(step, f_from_i(q)), floor);
+  }
+}
+
+// Block `b` of 32 columns of a row.
+FATHOM_INLINE void decode_block(enum Encoding encoding, const uint8_t* row, const uint8_t* scales, int64_t b,
+                                F* out) {
+  const uint8_t* p = row + b * block_bytes(encoding);
   switch (encoding) {
     case kEncodingF32:
       for (int v = 0; v < kBlockVectors; ++v) out[v] = f_load((const float*)(p + 4 * kLanes * v));
@@ -70,10 +151,12 @@ FATHOM_INLINE void decode_block(enum Encoding encoding, const uint8_t* p, const 
     case kEncodingBf16:
       for (int v = 0; v < kBlockVectors; ++v) out[v] = f_bits(i_left(i_widen_u16(p + 2 * kLanes * v), 16));
       break;
-    case kEncodingFp8: fp8_block(p, *scale, out); break;
-    case kEncodingFp4: fp4_pairs32(p, fp4_table(e8m0(*scale)), out); break;
+    case kEncodingFp8: fp8_block(p, scales + b, out); break;
+    case kEncodingFp4: fp4_pairs32(p, fp4_table(e8m0(scales[b])), out); break;
     case kEncodingMxfp4: fp4_halves32(p + 1, fp4_table(e8m0(*p)), out); break;
     case kEncodingQ8_0: q8_0_block(p, out); break;
+    case kEncodingQ2K: q2_k_block(row + b / 8 * 84, (int)(b % 8), out); break;
+    case kEncodingQ4K: q4_k_block(row + b / 8 * 144, (int)(b % 8), out); break;
   }
 }
 
@@ -92,7 +175,6 @@ FATHOM_INLINE void copy_tail(enum Encoding encoding, const uint8_t* p, int64_t c
 
 FATHOM_INLINE void decode_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
                                int64_t count, float* panel, int64_t stride) {
-  const int bytes = block_bytes(encoding);
   const int64_t blocks = m->cols / kBlock;
   const int64_t tail = m->cols % kBlock;
   for (int64_t r = row; r < row + count; ++r, panel += stride) {
@@ -101,13 +183,13 @@ FATHOM_INLINE void decode_rows(enum Encoding encoding, const struct EncodedMatri
     F columns[kBlockVectors];
     float* out = panel;
     for (int64_t b = 0; b < blocks; ++b, out += kBlock) {
-      decode_block(encoding, data + b * bytes, scales + b, columns);
+      decode_block(encoding, data, scales, b, columns);
       for (int v = 0; v < kBlockVectors; ++v) f_store(out + v * kLanes, columns[v]);
     }
     if (tail != 0) {
       uint8_t block[128];
-      copy_tail(encoding, data + blocks * bytes, tail, block);
-      decode_block(encoding, block, scales + blocks, columns);
+      copy_tail(encoding, data + blocks * block_bytes(encoding), tail, block);
+      decode_block(encoding, block, scales + blocks, 0, columns);
       for (int v = 0; v < kBlockVectors; ++v) f_store(out + v * kLanes, columns[v]);
       out += kBlock;
     }
@@ -124,6 +206,8 @@ static void decode(const struct EncodedMatrix* m, int64_t row, int64_t count, fl
     case kEncodingFp4: return decode_rows(kEncodingFp4, m, row, count, panel, stride);
     case kEncodingMxfp4: return decode_rows(kEncodingMxfp4, m, row, count, panel, stride);
     case kEncodingQ8_0: return decode_rows(kEncodingQ8_0, m, row, count, panel, stride);
+    case kEncodingQ2K: return decode_rows(kEncodingQ2K, m, row, count, panel, stride);
+    case kEncodingQ4K: return decode_rows(kEncodingQ4K, m, row, count, panel, stride);
   }
 }
 
@@ -131,7 +215,7 @@ static void decode_q8(const uint8_t* packed, float* out, int64_t width) {
   const uint8_t* scales = packed + width;
   F columns[kBlockVectors];
   for (int64_t k = 0; k < width; k += kBlock) {
-    fp8_block(packed + k, scales[k / kBlock], columns);
+    fp8_block(packed + k, scales + k / kBlock, columns);
     for (int v = 0; v < kBlockVectors; ++v) f_store(out + k + v * kLanes, columns[v]);
   }
 }

@@ -94,12 +94,12 @@ static void dot_panel(const struct Panel* panel, const struct DotRows* rows) {
 
 // One block of `weights` encoded rows times `rows` activation rows, decoded in registers.
 FATHOM_INLINE void fused_block(enum Encoding encoding, const uint8_t* const* data,
-                               const uint8_t* const* scales, const int weights,
+                               const uint8_t* const* scales, int64_t b, const int weights,
                                F (*activation)[kBlockVectors], const int rows, F (*sums)[kTileRows]) {
 #pragma GCC unroll 4
   for (int w = 0; w < weights; ++w) {
     F columns[kBlockVectors];
-    decode_block(encoding, data[w], scales[w], columns);
+    decode_block(encoding, data[w], scales[w], b, columns);
 #pragma GCC unroll 8
     for (int v = 0; v < kBlockVectors; ++v)
 #pragma GCC unroll 8
@@ -109,7 +109,6 @@ FATHOM_INLINE void fused_block(enum Encoding encoding, const uint8_t* const* dat
 
 FATHOM_INLINE void fused_tile(enum Encoding encoding, const struct EncodedMatrix* matrix, int64_t row,
                               int64_t weight, const int weights, const struct DotRows* in, const int rows) {
-  const int bytes = block_bytes(encoding);
   const int64_t cols = matrix->cols;
   const uint8_t* data[kTileWeights];
   const uint8_t* scales[kTileWeights];
@@ -127,23 +126,19 @@ FATHOM_INLINE void fused_tile(enum Encoding encoding, const struct EncodedMatrix
     for (int m = 0; m < rows; ++m)
 #pragma GCC unroll 8
       for (int v = 0; v < kBlockVectors; ++v) activation[m][v] = f_load(in->in[m] + k + v * kLanes);
-    fused_block(encoding, data, scales, weights, activation, rows, sums);
-#pragma GCC unroll 4
-    for (int w = 0; w < weights; ++w) {
-      data[w] += bytes;
-      ++scales[w];
-    }
+    fused_block(encoding, data, scales, k / kBlock, weights, activation, rows, sums);
   }
   if (k < cols) {
     uint8_t blocks[kTileWeights][128];
     for (int w = 0; w < weights; ++w) {
-      copy_tail(encoding, data[w], cols - k, blocks[w]);
+      copy_tail(encoding, data[w] + k / kBlock * block_bytes(encoding), cols - k, blocks[w]);
       data[w] = blocks[w];
+      scales[w] += k / kBlock;
     }
     for (int m = 0; m < rows; ++m)
       for (int v = 0; v < kBlockVectors; ++v)
         activation[m][v] = f_load_part(in->in[m] + k + v * kLanes, cols - k - v * kLanes);
-    fused_block(encoding, data, scales, weights, activation, rows, sums);
+    fused_block(encoding, data, scales, 0, weights, activation, rows, sums);
   }
   store_tile(sums, weights, rows, in->out, weight);
 }
@@ -173,6 +168,8 @@ static void dot_encoded(const struct EncodedMatrix* m, int64_t row, int64_t coun
     case kEncodingFp4: return dot_encoded_as(kEncodingFp4, m, row, count, in);
     case kEncodingMxfp4: return dot_encoded_as(kEncodingMxfp4, m, row, count, in);
     case kEncodingQ8_0: return dot_encoded_as(kEncodingQ8_0, m, row, count, in);
+    case kEncodingQ2K: return dot_encoded_as(kEncodingQ2K, m, row, count, in);
+    case kEncodingQ4K: return dot_encoded_as(kEncodingQ4K, m, row, count, in);
   }
 }
 
