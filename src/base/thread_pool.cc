@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -30,20 +31,25 @@ constexpr int kSpinsBeforeSleep = 2000;
 
 }  // namespace
 
+// A run ends when its tasks have, not when every worker has looked at it: a worker that the system has put
+// aside, or that wakes late, holds nobody up. It takes part in whatever run it finds.
 struct ThreadPool::State {
-  std::atomic<uint32_t> generation{0};  // counts the loops; a change wakes the workers
-  std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
-  int64_t task_count = 0;
+  std::atomic<uint32_t> generation{0};  // counts runs; workers sleep on it
+  std::atomic<int32_t> unclaimed{0};
+  std::atomic<int32_t> unfinished{0};
+  // Of the current run. Read only between claiming a task and finishing it, when the run cannot end.
+  int32_t task_count = 0;
   const FunctionRef<void(int64_t, int)>* task = nullptr;
   std::vector<std::jthread> workers;
-  bool stop = false;
+  std::atomic<bool> stop{false};
 
   void work(int thread) {
-    for (;;) {
-      const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
-      if (index >= task_count) return;
-      (*task)(index, thread);
+    for (int32_t left = unclaimed.load(std::memory_order_acquire); left > 0;) {
+      if (!unclaimed.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      (*task)(task_count - left, thread);
+      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
+      left = unclaimed.load(std::memory_order_acquire);
     }
   }
 
@@ -56,13 +62,12 @@ struct ThreadPool::State {
         else generation.wait(seen, std::memory_order_acquire);
       }
       seen = generation.load(std::memory_order_acquire);
-      if (stop) return;
+      if (stop.load(std::memory_order_relaxed)) return;
       work(thread);
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
     }
   }
 
-  void release_workers() {
+  void wake_workers() {
     generation.fetch_add(1, std::memory_order_release);
     generation.notify_all();
   }
@@ -76,8 +81,8 @@ ThreadPool::ThreadPool(int thread_count) : state_(std::make_unique<State>()) {
 }
 
 ThreadPool::~ThreadPool() {
-  state_->stop = true;
-  state_->release_workers();
+  state_->stop.store(true, std::memory_order_relaxed);
+  state_->wake_workers();
 }
 
 int ThreadPool::thread_count() const { return static_cast<int>(state_->workers.size()) + 1; }
@@ -89,16 +94,17 @@ void ThreadPool::run(int64_t task_count, FunctionRef<void(int64_t, int)> task) {
     for (int64_t index = 0; index < task_count; ++index) task(index, 0);
     return;
   }
-  state.task_count = task_count;
+  FATHOM_CHECK(task_count <= std::numeric_limits<int32_t>::max(), "{} tasks", task_count);
+  state.task_count = static_cast<int32_t>(task_count);
   state.task = &task;
-  state.next.store(0, std::memory_order_relaxed);
-  state.busy.store(static_cast<int>(state.workers.size()), std::memory_order_relaxed);
-  state.release_workers();
+  state.unfinished.store(state.task_count, std::memory_order_relaxed);
+  state.unclaimed.store(state.task_count, std::memory_order_release);
+  state.wake_workers();
   state.work(0);
   int spins = 0;
-  for (int busy; (busy = state.busy.load(std::memory_order_acquire)) != 0;) {
+  for (int32_t left; (left = state.unfinished.load(std::memory_order_acquire)) != 0;) {
     if (++spins < kSpinsBeforeSleep) pause_core();
-    else state.busy.wait(busy, std::memory_order_acquire);
+    else state.unfinished.wait(left, std::memory_order_acquire);
   }
 }
 

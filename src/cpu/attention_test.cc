@@ -91,7 +91,7 @@ constexpr Shape kShapes[] = {
 TEST(CpuAttention, MatchesTheDefinition) {
   // Sums in another order and an exp within two units in the last place, weighed by probabilities.
   for (const Shape& shape : kShapes)
-    for (int first : {0, 50, 1000})
+    for (int first : {0, 1000})
       for (bool with_selection : {false, true})
         Sequence(shape, first).check(Numerics::kExact, with_selection, {.of_norm = 1e-5f});
 }

@@ -5,7 +5,7 @@ namespace fathom::cpu_testing {
 namespace {
 
 constexpr int64_t kRows = 19;
-constexpr int kMostKeys = 1500;
+constexpr int kMostKeys = 700;
 
 struct Shape {
   int heads, key_dim;
