@@ -62,6 +62,9 @@ int detokenize(const DetokenizeOptions& options) {
   const std::vector<int32_t> ids =
       parse_ids(options.words.empty() ? read_all("-") : fmt::format("{}", fmt::join(options.words, " ")));
   const Tokenizer tokenizer = open_tokenizer(options.model);
+  const int32_t vocab_size = fathom_vocab_size(tokenizer.get());
+  for (const int32_t id : ids)
+    if (id >= vocab_size) fail("token {} is not in the vocabulary of {} tokens", id, vocab_size);
   char* memory = nullptr;
   size_t bytes = 0;
   require(fathom_detokenize(tokenizer.get(), ids.data(), ids.size(), &memory, &bytes));
