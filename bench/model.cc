@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -118,6 +119,7 @@ void step(benchmark::State& state) {
   loaded.eval(*sequence, rows, true, logits.data());
   loaded.backend.seconds.clear();
   int64_t counted = 0;
+  double best = 1e9;  // the only number to trust on a machine with other work
   for (auto _ : state) {
     if (sequence->position() + rows > 8192) {
       state.PauseTiming();
@@ -125,11 +127,14 @@ void step(benchmark::State& state) {
       counted = 0;
       state.ResumeTiming();
     }
+    const auto begin = std::chrono::steady_clock::now();
     loaded.eval(*sequence, rows, true, logits.data());
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     ++counted;
   }
   for (const auto& [name, seconds] : loaded.backend.seconds)
     state.counters[name] = seconds * 1e6 / static_cast<double>(counted);
+  state.counters["best"] = best * 1e6;
   state.SetItemsProcessed(state.iterations() * rows);
 }
 BENCHMARK(step)->ArgsProduct({{256}, {1, 6, 256}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond);
