@@ -1,7 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <set>
 
 #include "base/file.h"
@@ -34,6 +34,7 @@ struct Model::Impl {
   Result<void> make_frequencies();
   void make_fingerprint();
   Result<void> check(std::span<const Segment> segments) const;
+  Result<void> check_logits(std::span<const Segment> segments) const;
 };
 
 Result<void> Model::Impl::check_features() const {
@@ -213,9 +214,25 @@ Result<void> Model::Impl::check(std::span<const Segment> segments) const {
   return {};
 }
 
+// The last net: no token is drawn from logits that are not numbers.
+Result<void> Model::Impl::check_logits(std::span<const Segment> segments) const {
+  for (const Segment& segment : segments) {
+    if (segment.logits == LogitRows::kNone) continue;
+    const size_t rows = segment.logits == LogitRows::kAll ? segment.tokens.size() : 1;
+    const size_t count = rows * static_cast<size_t>(pack.config().vocab_size);
+    if (std::all_of(segment.logits_out, segment.logits_out + count, [](float x) { return std::isfinite(x); }))
+      continue;
+    for (const Segment& advanced : segments) advanced.state->reset();
+    return Error::bad_pack("{}: logits are not finite although every weight is: the activations overflow",
+                           pack.files().front().path);
+  }
+  return {};
+}
+
 Result<void> Model::run(std::span<const Segment> segments) {
   FATHOM_TRY(impl_->check(segments));
-  return impl_->runner->run(segments);
+  FATHOM_TRY(impl_->runner->run(segments));
+  return impl_->check_logits(segments);
 }
 
 }  // namespace fathom

@@ -81,9 +81,10 @@ class Model {
 
   Result<std::unique_ptr<SequenceState>> new_state(int64_t capacity_tokens);
 
-  /// Runs one step: at most step_rows rows over all segments. On error no state has advanced, but rows
-  /// beyond a state's position may have been overwritten. Errors: kContextFull, kInvalidArgument (token id
-  /// out of range), kIo (Engram rows), kState.
+  /// Runs one step: at most step_rows rows over all segments. Arguments are checked before anything changes.
+  /// Errors: kContextFull, kInvalidArgument (token id
+  /// out of range), kIo (Engram rows), kBadPack (an expert with unusable weights, logits that are not finite),
+  /// kState. After kIo and kBadPack the states of the step are empty.
   Result<void> run(std::span<const Segment> segments);
 
   void set_probe(Probe probe);

@@ -1,17 +1,55 @@
 #include "model/weights.h"
 
+#include <cmath>
+
+#include "tensor/weight_check.h"
+
 namespace fathom {
 namespace {
 
+Error unusable(const std::string& path, const std::string& name, const WeightMatrix& weight, int64_t row) {
+  return Error::bad_pack("{}: tensor {}: row {} holds an infinite or NaN value or scale, expected finite ones "
+                         "(encoding {})",
+                         path, name, row, dtype_name(weight.type));
+}
+
+// Experts read where they lie in the file. Damage is looked for when an expert is first used: reading all of
+// them at load would take as long as reading the file.
 class MappedExperts final : public ExpertStore {
  public:
-  explicit MappedExperts(std::vector<std::vector<ExpertWeights>> layers) : layers_(std::move(layers)) {}
-  Result<const ExpertWeights*> acquire(int layer, const int32_t*, int64_t) override {
+  MappedExperts(std::vector<std::vector<ExpertWeights>> layers, Backend& backend, std::string path)
+      : layers_(std::move(layers)), backend_(backend), path_(std::move(path)) {
+    for (const auto& experts : layers_) checked_.emplace_back(experts.size(), false);
+  }
+
+  Result<const ExpertWeights*> acquire(int layer, const int32_t* ids, int64_t count) override {
+    ids_.resize(static_cast<size_t>(count));
+    backend_.download(ids_.data(), ids, ids_.size() * sizeof(int32_t));
+    std::vector<bool>& checked = checked_[static_cast<size_t>(layer)];
+    for (const int32_t id : ids_) {
+      if (checked[static_cast<size_t>(id)]) continue;
+      FATHOM_TRY(check(layer, id));
+      checked[static_cast<size_t>(id)] = true;
+    }
     return layers_[static_cast<size_t>(layer)].data();
   }
 
  private:
+  Result<void> check(int layer, int32_t id) const {
+    const ExpertWeights& expert = layers_[static_cast<size_t>(layer)][static_cast<size_t>(id)];
+    const std::pair<const char*, const WeightMatrix*> parts[] = {
+        {"w1", &expert.gate}, {"w3", &expert.up}, {"w2", &expert.down}};
+    for (const auto& [name, weight] : parts)
+      if (const auto row = first_unusable_row(*weight))
+        return unusable(path_, fmt::format("layers.{}.ffn.experts.{}.{}", layer, id, name), *weight, *row);
+    return {};
+  }
+
   std::vector<std::vector<ExpertWeights>> layers_;
+  std::vector<std::vector<bool>> checked_;  // [layer][expert]
+  std::vector<int32_t> ids_;
+  Backend& backend_;
+  std::string path_;
 };
 
 bool is_fp8_or_fp4(DType type) {
@@ -28,6 +66,7 @@ class Loader {
   Result<WeightMatrix> matrix(const std::string& name, int64_t rows, int64_t cols) const {
     FATHOM_ASSIGN(const WeightMatrix weight, pack_.matrix(name, rows, cols));
     FATHOM_TRY(check_type(name, weight));
+    if (const auto row = first_unusable_row(weight)) return unusable(path(), name, weight, *row);
     return weight;
   }
 
@@ -38,15 +77,24 @@ class Loader {
     return projection;
   }
 
-  Result<Buffer> vector(const std::string& name, int64_t count) const {
-    FATHOM_ASSIGN(const std::vector<float> values, pack_.vector(name, count));
-    return upload(name, values);
+  Result<std::vector<float>> values(const std::string& name, int64_t count) const {
+    FATHOM_ASSIGN(std::vector<float> values, pack_.vector(name, count));
+    for (size_t index = 0; index < values.size(); ++index)
+      if (!std::isfinite(values[index]))
+        return Error::bad_pack("{}: tensor {}: value {} is {}, expected a finite number", path(), name, index,
+                               values[index]);
+    return values;
   }
 
-  Result<Buffer> upload(const std::string& name, const std::vector<float>& values) const {
-    const int64_t bytes = static_cast<int64_t>(values.size()) * 4;
+  Result<Buffer> vector(const std::string& name, int64_t count) const {
+    FATHOM_ASSIGN(const std::vector<float> read, values(name, count));
+    return upload(name, read);
+  }
+
+  Result<Buffer> upload(const std::string& name, const std::vector<float>& floats) const {
+    const int64_t bytes = static_cast<int64_t>(floats.size()) * 4;
     FATHOM_ASSIGN(Buffer buffer, Buffer::make(backend_, bytes, name));
-    backend_.upload(buffer.bytes(), values.data(), static_cast<size_t>(bytes));
+    backend_.upload(buffer.bytes(), floats.data(), static_cast<size_t>(bytes));
     return buffer;
   }
 
@@ -95,9 +143,9 @@ class Loader {
     return experts;
   }
 
- private:
   std::string path() const { return pack_.files().empty() ? "pack" : pack_.files().front().path; }
 
+ private:
   Result<void> check_type(const std::string& name, const WeightMatrix& weight) const {
     if (!backend_.supports(weight.type))
       return Error::unsupported("{}: tensor {}: encoding {} cannot be read by {}", path(), name,
@@ -149,8 +197,8 @@ class Loader {
     const int64_t dim = config_.hidden_size, streams = config_.hc_mult;
     FATHOM_ASSIGN(weights.wkv,
                   projection(prefix + "wkv.weight", (streams + 1) * dim, config_.engram.width()));
-    FATHOM_ASSIGN(std::vector<float> gate, pack_.vector(prefix + "q_weight", streams * dim));
-    FATHOM_ASSIGN(const std::vector<float> key, pack_.vector(prefix + "k_weight", streams * dim));
+    FATHOM_ASSIGN(std::vector<float> gate, values(prefix + "q_weight", streams * dim));
+    FATHOM_ASSIGN(const std::vector<float> key, values(prefix + "k_weight", streams * dim));
     for (size_t k = 0; k < gate.size(); ++k) gate[k] *= key[k];
     FATHOM_ASSIGN(weights.gate_weight, upload(prefix + "q_weight", gate));
     return {};
@@ -194,7 +242,7 @@ Result<ModelWeights> load_weights(const Pack& pack, const std::vector<LayerPlan>
     weights.layers.push_back(std::move(layer));
     experts.push_back(std::move(routed));
   }
-  weights.experts = std::make_unique<MappedExperts>(std::move(experts));
+  weights.experts = std::make_unique<MappedExperts>(std::move(experts), backend, loader.path());
   return weights;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/progress.h"
@@ -74,7 +75,7 @@ class ExpertStore {
  public:
   virtual ~ExpertStore() = default;
   /// Weights of all experts of a layer, indexed by id; those in `ids` [count] (backend memory) may be read
-  /// until the next call.
+  /// until the next call. kBadPack names an expert whose weights are unusable.
   virtual Result<const ExpertWeights*> acquire(int layer, const int32_t* ids, int64_t count) = 0;
 };
 
@@ -86,7 +87,8 @@ struct ModelWeights {
   std::unique_ptr<ExpertStore> experts;
 };
 
-/// Errors name the tensor: missing, wrong shape, or an encoding the backend cannot read.
+/// Errors name the tensor: missing, wrong shape, an encoding the backend cannot read, or values that are not
+/// finite. All but the routed experts are read through for the last; an expert is when it is first asked for.
 Result<ModelWeights> load_weights(const Pack& pack, const std::vector<LayerPlan>& plan, Backend& backend,
                                   Numerics numerics, const ProgressFn& progress);
 
