@@ -21,7 +21,7 @@ TEST(WeightCheck, AgreesWithDecoding) {
   for (const DType type : kTypes) {
     for (int round = 0; round < 40; ++round) {
       WeightMatrix w{.type = type, .rows = 3, .cols = 256};
-      if (type == DType::kAffine) w.bits = 4, w.group = 64, w.scale_type = DType::kBF16;
+      if (type == DType::kAffine) w.bits = 4, w.group = 64, w.scale_type = DType::kF16;
       w.row_bytes = row_bytes_of(type, w.cols, w.bits);
       std::vector<std::byte> data(static_cast<size_t>(w.row_bytes * w.rows)), scales(96), biases(96);
       for (auto* bytes : {&data, &scales, &biases})
