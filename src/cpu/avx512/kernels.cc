@@ -1,4 +1,4 @@
-// The kernels in AVX-512. g++ 12 warns about the undefined operands inside its own intrinsics (GCC bug 105593).
+// g++ 12 warns about the undefined operands inside its own intrinsics (GCC bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
