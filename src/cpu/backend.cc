@@ -49,8 +49,12 @@ class CpuBackend final : public Backend {
 
   void* allocate(size_t bytes) override { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
   void release(void* memory) override { std::free(memory); }
-  void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
-  void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void upload(void* to, const void* from, size_t bytes) override {
+    if (bytes != 0) std::memcpy(to, from, bytes);  // both may be null then
+  }
+  void download(void* to, const void* from, size_t bytes) override {
+    if (bytes != 0) std::memcpy(to, from, bytes);  // both may be null then
+  }
 
   void embed_tokens(const EmbedTokensArgs& args) override { cpu::embed_tokens(context_, args); }
   void hyper_mix(const HyperMixArgs& args) override { cpu::hyper_mix(context_, args); }

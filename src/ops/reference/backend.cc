@@ -19,8 +19,12 @@ bool ReferenceBackend::supports(DType type) const {
 
 void* ReferenceBackend::allocate(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
 void ReferenceBackend::release(void* memory) { std::free(memory); }
-void ReferenceBackend::upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-void ReferenceBackend::download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void ReferenceBackend::upload(void* to, const void* from, size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);  // both may be null then
+}
+void ReferenceBackend::download(void* to, const void* from, size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);  // both may be null then
+}
 
 float dot(const float* a, const float* b, int64_t count) {
   float total = 0;
