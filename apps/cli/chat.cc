@@ -267,7 +267,8 @@ Command add_chat(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command->add_option("--system", options->system, "System text");
   command->add_option("--think", options->thinking,
-                      "How much to think first: off (default), low, high, max or 1 to 100");
+                      "How much to think first: off (default), low, high, max or 1 to 100")
+      ->type_name("LEVEL");
   add_number(*command, "-n,--predict", options->max_tokens, -1, 1e9,
              "Tokens of an answer at most; -1: until the model ends or the context is full (default)");
   options->sampling.add_to(*command);

@@ -1,7 +1,10 @@
 #include "interrupt.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <cstdint>
 
 #include "failure.h"
 
@@ -9,9 +12,20 @@ namespace fathom::cli {
 namespace {
 
 volatile sig_atomic_t g_interrupted = 0;
+volatile int64_t g_first_ms = 0;
+
+int64_t now_ms() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
 
 void on_signal(int /*number*/) {
-  if (g_interrupted != 0) _exit(kExitInterrupted);
+  if (g_interrupted == 0) {
+    g_first_ms = now_ms();
+  } else if (now_ms() - g_first_ms >= 1000) {
+    _exit(kExitInterrupted);
+  }
   g_interrupted = 1;
 }
 

@@ -3,8 +3,9 @@
 
 namespace fathom::cli {
 
-/// From now on SIGINT and SIGTERM set the flag. A second signal before clear_interrupt() ends the program at
-/// once: a step can be long, and whoever asks twice means it. SIGPIPE is ignored: writes say EPIPE instead.
+/// From now on SIGINT and SIGTERM set the flag. Another one before clear_interrupt(), a second later or more,
+/// ends the program at once: a step can be long, and whoever asks again means it. A quick double press does
+/// not, or it would cost a conversation. SIGPIPE is ignored: writes say EPIPE instead.
 void catch_signals();
 bool interrupted();
 void clear_interrupt();

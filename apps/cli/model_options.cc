@@ -22,15 +22,16 @@ void add_amount(CLI::App& app, const std::string& names, int64_t& value, int64_t
                 const std::string& help) {
   const std::string name = names.substr(names.rfind("--"));
   app.add_option_function<std::string>(
-      names,
-      [&value, parse, name](const std::string& text) {
-        try {
-          value = parse(text);
-        } catch (const Failure& failure) {
-          throw CLI::ValidationError(name, failure.message);
-        }
-      },
-      help);
+         names,
+         [&value, parse, name](const std::string& text) {
+           try {
+             value = parse(text);
+           } catch (const Failure& failure) {
+             throw CLI::ValidationError(name, failure.message);
+           }
+         },
+         help)
+      ->type_name("SIZE");
 }
 
 void ModelOptions::add_path(CLI::App& app) {
@@ -40,7 +41,6 @@ void ModelOptions::add_path(CLI::App& app) {
 }
 
 void ModelOptions::add_all(CLI::App& app) {
-  const std::string group = "Model";
   add_path(app);
   add_amount(
       app, "-c,--ctx", context_tokens, parse_tokens,

@@ -203,16 +203,19 @@ Command add_run(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->prompt_option = command->add_option("prompt", options->prompt, "Text (default: standard input)");
   command->add_option("-f,--prompt-file", options->prompt_file,
-                      "Read the text from a file, less its last line feed");
+                      "Read the text from a file, less its last line feed")
+      ->type_name("FILE");
   command->add_option(
       "--tokens", options->token_file,
-      "Read token ids instead: white space or a JSON array; - is standard input. Nothing is added");
+      "Read token ids instead: white space or a JSON array; - is standard input. Nothing is added")
+      ->type_name("FILE");
   command->add_flag("--no-bos", options->no_bos, "Do not put the token that begins a text in front");
   command->add_flag("--special", options->parse_special, "Spellings of control tokens become those tokens");
   command->add_flag("--chat", options->chat,
                     "The text is a user's turn; only the answer goes to standard output");
   command->add_option("--system", options->system, "System text, with --chat");
-  command->add_option("--think", options->thinking, "off (default), low, high, max or 1 to 100, with --chat");
+  command->add_option("--think", options->thinking, "off (default), low, high, max or 1 to 100, with --chat")
+      ->type_name("LEVEL");
   add_number(*command, "-n,--predict", options->max_tokens, -1, 1e9,
              "Tokens at most (default 512); -1: until the model ends or the context is full");
   add_output_options(*command, *options);
@@ -223,7 +226,7 @@ Command add_run(CLI::App& app) {
       "Examples:\n"
       "  fathom run \"Once upon a time\" -n 200\n"
       "  fathom run --chat \"What is a fjord?\" --temp 0\n"
-      "  echo \"def fib(n):\" | fathom run --stop \"\\n\\n\"      (the shell's $'\\n' makes line feeds)\n"
+      "  fathom run --stop $'\\n\\n' < beginning.txt\n"
       "  fathom tokenize --ids-only \"Hello\" | fathom run --tokens - --ids\n");
   return {command, [options] { return run(*options); }};
 }

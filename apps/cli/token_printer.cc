@@ -22,7 +22,8 @@ std::string_view TokenPrinter::piece(int32_t id) const {
 }
 
 TokenPrinter::Token TokenPrinter::describe(int32_t id) const {
-  Token token{.id = id};
+  Token token;
+  token.id = id;
   if (logprobs_ == 0) return token;
   require(fathom_token_logprob(session_, id, &token.logprob));
   auto count = std::min(static_cast<size_t>(logprobs_), static_cast<size_t>(fathom_vocab_size(tokenizer_)));
