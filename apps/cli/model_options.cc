@@ -1,5 +1,7 @@
 #include "model_options.h"
 
+#include <unistd.h>
+
 #include "failure.h"
 #include "output.h"
 #include "sizes.h"
@@ -96,7 +98,7 @@ Engine open_engine(const ModelOptions& options, Progress& progress) {
   if (options.verbose) {
     char* summary = nullptr;
     require(fathom_engine_summary(engine, &summary));
-    fmt::print(stderr, "{}\n", printable(Text(summary).get()));
+    Output(STDERR_FILENO).write(Text(summary).get());
   }
   return result;
 }
