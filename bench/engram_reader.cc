@@ -82,3 +82,5 @@ BENCHMARK(disk)->Apply(sizes);
 
 }  // namespace
 }  // namespace fathom
+
+BENCHMARK_MAIN();

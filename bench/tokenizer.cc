@@ -75,3 +75,5 @@ void engram_token_map(benchmark::State& state) {
 BENCHMARK(engram_token_map)->Unit(benchmark::kMillisecond);
 
 }  // namespace
+
+BENCHMARK_MAIN();

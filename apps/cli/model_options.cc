@@ -60,6 +60,7 @@ void ModelOptions::add_all(CLI::App& app) {
       ->check(CLI::IsMember({"exact", "bounded", "off"}));
   add_number(app, "-t,--threads", threads, 0, 1024, "Threads that compute; 0: one a core (default)");
   add_number(app, "--io-threads", io_threads, 0, 1024, "Reads in flight for Engram rows; 0: 8 (default)");
+  app.add_option("--engram", engram, "Another copy of the pack, whose Engram tables are read instead");
   add_number(app, "--step-rows", step_rows, 0, 65536,
              "Tokens of a prompt that run together; 0: 512 (default)");
   app.add_flag("-v,--verbose", verbose, "Say on standard error what was loaded and chosen");
@@ -75,6 +76,7 @@ fathom_engine_options ModelOptions::engine_options() const {
   options.ced = or_null(ced);
   options.threads = threads;
   options.io_threads = io_threads;
+  options.engram_path = or_null(engram);
   options.step_rows = step_rows;
   options.sessions = sessions;
   options.context_tokens = context_tokens;

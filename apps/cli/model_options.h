@@ -15,7 +15,7 @@ namespace fathom::cli {
 
 struct ModelOptions {
   std::string model;  // empty: $FATHOM_MODEL, else the embedded model
-  std::string backend, cpu_isa, numerics, ced;
+  std::string backend, cpu_isa, numerics, ced, engram;
   int threads = 0, io_threads = 0, step_rows = 0, sessions = 0;
   int64_t context_tokens = 0;
   int64_t budget_bytes = 0;

@@ -82,6 +82,7 @@ typedef struct fathom_engine_options {
   int64_t checkpoint_bytes; /* automatic checkpoints of one session; 0: 64 MiB, -1: none */
   fathom_progress_fn progress; /* of opening */
   void* progress_user;
+  const char* engram_path;  /* another copy of the pack, maybe on another disk, whose Engram tables are read */
 } fathom_engine_options;
 void fathom_engine_options_init(fathom_engine_options* options);
 

@@ -61,6 +61,17 @@ std::string opening_error(const fathom_engine_options& options, fathom_status ex
   return fathom_last_error();
 }
 
+TEST(Engine, ReadsEngramTablesFromAnotherCopy) {
+  fathom_engine_options options = options_for(kGolden);
+  options.engram_path = kGolden.c_str();
+  EXPECT_NE(open(options), nullptr);
+  const std::string other = FATHOM_SOURCE_DIR "/tests/data/golden/g6_deep";
+  options.engram_path = other.c_str();
+  EXPECT_NE(opening_error(options, FATHOM_BAD_PACK).find("g6_deep"), std::string::npos);
+  options.engram_path = "/nowhere";
+  EXPECT_NE(opening_error(options, FATHOM_NOT_FOUND).find("/nowhere"), std::string::npos);
+}
+
 TEST(Engine, OpensAndDescribesAPack) {
   auto engine = open(options_for(kGolden + "/"));
   ASSERT_NE(engine, nullptr);

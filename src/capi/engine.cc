@@ -66,7 +66,7 @@ void make_token_map(const Pack& pack, const Tokenizer& tokenizer, std::vector<in
 }
 
 Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings) {
-  FATHOM_ASSIGN(Pack pack, open_pack(settings.path));
+  FATHOM_ASSIGN(Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
   FATHOM_TRY(pack.check_complete());
   auto engine = std::make_unique<fathom_engine>();
   engine->path = settings.path;
@@ -195,6 +195,7 @@ Result<Settings> read_settings(const fathom_engine_options* given) {
   settings.cpu_isa = view_or(options.cpu_isa, "auto");
   settings.numerics = view_or(options.numerics, "official");
   settings.ced = view_or(options.ced, "exact");
+  settings.engram_path = view_or(options.engram_path, "");
   FATHOM_TRY(choose("backend", settings.backend, kBackends));
   FATHOM_TRY(parse_cpu_isa(settings.cpu_isa));
   FATHOM_ASSIGN(settings.model.numerics, choose("numerics", settings.numerics, kNumerics));
@@ -295,7 +296,7 @@ const fathom_tokenizer* fathom_engine_tokenizer(const fathom_engine* engine) {
 fathom_status fathom_plan(const fathom_engine_options* options, fathom_memory_plan* plan, char** text) {
   return guarded([&]() -> Result<void> {
     FATHOM_ASSIGN(const Settings settings, read_settings(options));
-    FATHOM_ASSIGN(const Pack pack, open_pack(settings.path));
+    FATHOM_ASSIGN(const Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
     const MemoryPlan planned = plan_settings(pack, settings);
     if (text != nullptr) *text = copy_text(planned.report());
     if (plan != nullptr) write_sized(to_c(planned), plan);

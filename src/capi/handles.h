@@ -29,6 +29,7 @@ struct fathom_engine {
   std::string name;
   std::string numerics;
   std::string ced;
+  std::string engram_path;  // empty: the tables in the pack itself
   std::string backend_description;
   fathom::MemoryPlan plan;
   fathom::PackAudit audit;
@@ -119,6 +120,7 @@ struct Settings {
   std::string cpu_isa;
   std::string numerics;
   std::string ced;
+  std::string engram_path;  // empty: the tables in the pack itself
   int threads = 0;
   ModelOptions model;
   int64_t context_tokens = 0;  // 0: not said

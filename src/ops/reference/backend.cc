@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 namespace fathom::reference {
 
@@ -36,6 +37,8 @@ float dot(const float* a, const float* b, int64_t count) {
   }
   return total;
 }
+
+float orderable(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
 
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 

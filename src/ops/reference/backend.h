@@ -44,4 +44,7 @@ float dot(const float* a, const float* b, int64_t count);
 
 float sigmoid(float x);
 
+/// A value that sorting can order: a NaN, which only damaged activations hold, counts as the least.
+float orderable(float x);
+
 }  // namespace fathom::reference

@@ -21,8 +21,10 @@ void ReferenceBackend::route(const RouteArgs& args) {
       score[static_cast<size_t>(expert)] = std::sqrt(softplus);
     }
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return score[static_cast<size_t>(a)] + bias[a] > score[static_cast<size_t>(b)] + bias[b];
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      const float of_a = orderable(score[static_cast<size_t>(a)] + bias[a]);
+      const float of_b = orderable(score[static_cast<size_t>(b)] + bias[b]);
+      return of_a != of_b ? of_a > of_b : a < b;
     });
     std::sort(order.begin(), order.begin() + args.experts_per_token);
     float sum = 0;

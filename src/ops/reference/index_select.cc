@@ -14,8 +14,9 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // The best `count` of `order` by score, ties to the lower index, returned in ascending index.
 std::vector<int32_t> best(std::vector<int32_t> order, const std::vector<float>& score, size_t count) {
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return score[static_cast<size_t>(a)] > score[static_cast<size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const float of_a = orderable(score[static_cast<size_t>(a)]), of_b = orderable(score[static_cast<size_t>(b)]);
+    return of_a != of_b ? of_a > of_b : a < b;
   });
   if (order.size() > count) order.resize(count);
   std::sort(order.begin(), order.end());
