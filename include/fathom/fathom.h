@@ -238,7 +238,8 @@ typedef struct fathom_sync_result {
 } fathom_sync_result;
 /* Makes the session hold exactly these tokens, with logits for the next one. When cancelled it keeps what
  * was evaluated, and the next sync continues there. Image tokens are FATHOM_UNSUPPORTED. `result` may be
- * NULL. */
+ * NULL. A step that fails with FATHOM_IO or FATHOM_BAD_PACK, here and below, leaves its sessions without
+ * tokens: sync again. */
 fathom_status fathom_sync(fathom_session* session, const int32_t* ids, size_t count,
                           fathom_sync_result* result);
 fathom_status fathom_eval(fathom_session* session, int32_t id);

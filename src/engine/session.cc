@@ -172,17 +172,19 @@ Result<void> Session::evaluate_from_here(std::span<const int32_t> tokens, const 
   return tell(progress, "prefill", position(), tokens.size());
 }
 
-// A step that fails half way has written its rows into some of the rings. While they are no more than can be
-// taken back, nothing that is needed was overwritten; after a longer one the state begins anew.
 Result<void> Session::run_step(const Segment& segment) {
   has_logits_ = false;
   Result<void> result = model_.run({&segment, 1});
-  if (result.ok()) {
+  if (result.ok())
     tokens_.insert(tokens_.end(), segment.tokens.begin(), segment.tokens.end());
-  } else if (static_cast<int64_t>(segment.tokens.size()) > model_.options().rewind_tokens) {
-    forget_tokens();
-  }
+  else
+    forget_tokens_of_empty_state();
   return result;
+}
+
+// A step that fails while it runs leaves its states empty: some rings have its rows and some have not.
+void Session::forget_tokens_of_empty_state() {
+  if (state_->position() == 0) forget_tokens();
 }
 
 void Session::keep_checkpoint() {
@@ -233,7 +235,10 @@ Result<void> Session::eval_batch(std::span<Session* const> sessions, std::span<c
                         .next_tokens = {}});
   }
   for (Session* session : sessions) session->has_logits_ = false;
-  FATHOM_TRY(model.run(segments));
+  if (Result<void> outcome = model.run(segments); !outcome.ok()) {
+    for (Session* session : sessions) session->forget_tokens_of_empty_state();
+    return outcome;
+  }
   for (size_t which = 0; which < sessions.size(); ++which) {
     sessions[which]->tokens_.push_back(tokens[which]);
     sessions[which]->has_logits_ = true;

@@ -43,14 +43,15 @@ class Session {
   /// state can go back that far, else the best checkpoint. At least the last token is evaluated unless its
   /// logits are there. Progress ("prefill", "tokens") is told before each step; when it cancels
   /// (kCancelled), the session keeps what was evaluated and the next sync goes on from there if its tokens
-  /// agree. After a step that failed it may have to begin anew; its tokens say so.
+  /// agree. A step that fails while it runs (kIo, kBadPack) leaves the session without tokens; checkpoints
+  /// stay.
   /// Errors before anything changes: kInvalidArgument (no tokens; an id out of range), kContextFull.
   Result<SyncResult> sync(std::span<const int32_t> tokens, const ProgressFn& progress = {});
 
-  /// Evaluates one more token. kContextFull; kState after a cancelled sync.
+  /// Evaluates one more token. kContextFull; kState after a cancelled sync; kIo and kBadPack as in sync().
   Result<void> eval(int32_t token);
-  /// One token each, in one step: all sessions advance, or none. The sessions are distinct, of one model,
-  /// and at most as many as a step has rows.
+  /// One token each, in one step: all sessions advance, or none; after kIo and kBadPack all are without
+  /// tokens. The sessions are distinct, of one model, and at most as many as a step has rows.
   static Result<void> eval_batch(std::span<Session* const> sessions, std::span<const int32_t> tokens);
 
   /// Log-probability of each token after the first given those before it, tokens.size() - 1 values. Begins
@@ -89,6 +90,7 @@ class Session {
   void keep_checkpoint();
   SavedStateOwner owner() const;
   void forget_tokens();
+  void forget_tokens_of_empty_state();
 
   Model& model_;
   std::unique_ptr<SequenceState> state_;

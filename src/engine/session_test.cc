@@ -179,6 +179,35 @@ TEST_F(SessionTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(Session::make(*model_, {.context_tokens = 0}).error().code, ErrorCode::kInvalidArgument);
 }
 
+// A step that fails while it runs empties the states of all its sequences; their sessions must know.
+TEST_F(SessionTest, AFailedStepLeavesEmptySessions) {
+  auto one = make(), other = make();
+  unwrap(one->sync(ids(20)));
+  unwrap(other->sync(ids(10)));
+  const auto fail_next_step = [&] {
+    model_->set_probe([&](const ProbeEvent& event) {
+      if (event.name == "final_norm") static_cast<float*>(event.data)[0] = std::nanf("");
+    });
+  };
+
+  fail_next_step();
+  Session* const both[] = {one.get(), other.get()};
+  EXPECT_EQ(Session::eval_batch(both, Ids{5, 6}).error().code, ErrorCode::kBadPack);
+  model_->set_probe({});
+  EXPECT_EQ(one->position(), 0);
+  EXPECT_EQ(other->position(), 0);
+  EXPECT_EQ(one->logits().error().code, ErrorCode::kState);
+  unwrap(one->sync(ids(21)));
+  EXPECT_EQ(logits(*one), fresh_logits(ids(21)));
+
+  fail_next_step();
+  EXPECT_EQ(one->sync(ids(23)).error().code, ErrorCode::kBadPack);  // no more rows than can be taken back
+  model_->set_probe({});
+  EXPECT_EQ(one->position(), 0);
+  unwrap(one->sync(ids(24)));
+  EXPECT_EQ(logits(*one), fresh_logits(ids(24)));
+}
+
 TEST_F(SessionTest, RewindsWithinWhatTheRingsHold) {
   auto session = make();
   unwrap(session->sync(ids(40)));
