@@ -225,6 +225,21 @@ TEST_F(Mini, BoundedReplayIsClose) {
   }
 }
 
+// Nothing before the replay is looked at: neither what was never written nor an earlier text.
+TEST_F(Mini, BoundedReplaySeesNothingBeforeIt) {
+  auto bounded = load({.numerics = Numerics::kExact, .ced = CedMode::kBounded});
+  const std::vector<int32_t> text = first_tokens(golden_, 600);
+  auto fresh = unwrap(bounded->new_state(700)), used = unwrap(bounded->new_state(700));
+  last_logits(*bounded, *used, std::span(text).last(300));
+  used->reset();
+  for (const size_t chunk : {512u, 50u}) {
+    const std::vector<float> expected = last_logits(*bounded, *fresh, std::span(text).first(200), chunk);
+    EXPECT_EQ(last_logits(*bounded, *used, std::span(text).first(200), chunk), expected) << chunk;
+    fresh = unwrap(bounded->new_state(700));
+    used->reset();
+  }
+}
+
 TEST_F(Mini, RefusesWhatDoesNotFit) {
   auto model = load({});
   auto state = unwrap(model->new_state(4));

@@ -117,6 +117,7 @@ Result<void> StepRunner::run_decoder_rows(std::vector<const Segment*> owners) {
   };
   RowLimits limits = decoder_limits(config_.encoder_layers());
   std::vector<const Segment*> left = keep_owners(limits);
+  if (context_.options.ced == CedMode::kBounded) cut_windows(limits);
   shrink_rows(limits);
   owners = std::move(left);
   for (int layer = config_.encoder_layers(); layer < config_.num_layers && !owners.empty(); ++layer) {

@@ -76,6 +76,7 @@ class StepRunner {
   void load_tail(RowSet rows);
   /// First position of each segment that a layer (or the head, for num_layers) must look at.
   RowLimits decoder_limits(int layer) const;
+  void cut_windows(const RowLimits& replay_begin);
   const float* quantized_if(bool wanted, const float* in, int64_t width, float* room);
   void hyper_read_and_norm(const float* pre, const Buffer& norm);
   void hyper_mix(const HyperWeights& w);

@@ -139,6 +139,14 @@ RowLimits StepRunner::decoder_limits(int layer) const {
   return limits;
 }
 
+// Of a bounded replay: the rows before it were never computed, so the rings hold something else there.
+void StepRunner::cut_windows(const RowLimits& replay_begin) {
+  for (size_t index = 0; index < rows_.segments.size(); ++index) {
+    RowSegment& segment = rows_.segments[index];
+    if (replay_begin[index] > segment.evaluation_begin) segment.window_floor = replay_begin[index];
+  }
+}
+
 const float* StepRunner::quantized_if(bool wanted, const float* in, int64_t width, float* room) {
   if (!wanted) return in;
   backend_.quantize_activations({.in = in, .rows = rows_.rows, .width = width, .out = room});
