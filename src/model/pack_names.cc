@@ -72,6 +72,21 @@ constexpr NamePair kTopNames[] = {
     {"output", "head.weight"},
 };
 
+// What the llama.cpp dialect calls differently.
+constexpr NamePair kLlamaCppNames[] = {
+    {"engram_wkv", "engram.wkv.weight"},
+    {"engram_q", "engram.q_weight"},
+    {"engram_k", "engram.k_weight"},
+};
+
+template <size_t N>
+std::string_view look_up_official(const NamePair (&table)[N], std::string_view official) {
+  for (const auto& [stored, name] : table) {
+    if (name == official) return stored;
+  }
+  return {};
+}
+
 template <size_t N>
 std::string_view look_up(const NamePair (&table)[N], std::string_view name) {
   for (const auto& [stored, official] : table) {
@@ -148,6 +163,23 @@ std::string official_from_gguf(std::string_view name) {
     return official.empty() ? std::string() : fmt::format("mtp.{}.{}", number, official);
   }
   return std::string(look_up(kTopNames, stem));
+}
+
+std::string gguf_from_official(std::string_view name, GgufNames names) {
+  const auto ended = [](std::string_view stem) {
+    return stem.empty() || stem.ends_with(".bias") ? std::string(stem) : fmt::format("{}.weight", stem);
+  };
+  const bool is_layer = name.starts_with("layers.");
+  const bool is_draft = name.starts_with("mtp.");
+  if (!is_layer && !is_draft) return ended(look_up_official(kTopNames, name));
+  const auto [number, rest] = split_number(name.substr(is_layer ? 7 : 4));
+  if (number.empty()) return {};
+  std::string_view stem;
+  if (names == GgufNames::kLlamaCpp) stem = look_up_official(kLlamaCppNames, rest);
+  if (stem.empty()) stem = look_up_official(kBlockNames, rest);
+  if (stem.empty() && is_draft) stem = look_up_official(kDraftNames, rest);
+  if (stem.empty()) return {};
+  return fmt::format("{}.{}.{}", is_layer ? "blk" : "mtp", number, ended(stem));
 }
 
 std::string official_from_mlx(std::string_view name) {

@@ -14,6 +14,11 @@ namespace fathom {
 /// nothing.
 std::string official_from_gguf(std::string_view name);
 
+/// The other way: "layers.3.attn.wq_a.weight" -> "blk.3.attn_q_a.weight". The two dialects differ in the
+/// names of Engram tensors only. Empty for a name that maps to nothing.
+enum class GgufNames { kDs4, kLlamaCpp };
+std::string gguf_from_official(std::string_view name, GgufNames names);
+
 /// Strips "language_model." and "model.", and undoes the renaming of the vision blocks' "mlp".
 std::string official_from_mlx(std::string_view name);
 
