@@ -67,7 +67,8 @@ struct ModelOptions {
 class Model {
  public:
   /// Takes the pack. Checks that all tensors are there, have the right shapes and encodings the backend can
-  /// read. Reads small tensors only; the large ones are views.
+  /// read. Copies small tensors only; matrices are views, read through once for values that are not finite
+  /// (routed experts when they are first used).
   static Result<std::unique_ptr<Model>> load(Pack pack, Backend& backend, ModelOptions options,
                                              const ProgressFn& progress = {});
   ~Model();
@@ -81,10 +82,10 @@ class Model {
 
   Result<std::unique_ptr<SequenceState>> new_state(int64_t capacity_tokens);
 
-  /// Runs one step: at most step_rows rows over all segments. Arguments are checked before anything changes.
-  /// Errors: kContextFull, kInvalidArgument (token id
-  /// out of range), kIo (Engram rows), kBadPack (an expert with unusable weights, logits that are not finite),
-  /// kState. After kIo and kBadPack the states of the step are empty.
+  /// Runs one step: at most step_rows rows over all segments. Arguments are checked before anything changes:
+  /// kContextFull, kInvalidArgument (token id out of range), kUnsupported (image tokens), kState. Errors while
+  /// it runs leave the states of the step empty: kIo (Engram rows), kBadPack (an expert with unusable weights,
+  /// logits that are not finite), kNoMemory.
   Result<void> run(std::span<const Segment> segments);
 
   void set_probe(Probe probe);

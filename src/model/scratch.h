@@ -1,4 +1,5 @@
-// The buffers of a step, laid out once when a model is loaded: a step allocates nothing.
+// The buffers of a step, laid out once when a model is loaded. Steps take no other memory of the backend but
+// the tail of a prompt, which belongs to its sequence.
 #pragma once
 
 #include "model/sequence_state.h"
@@ -61,7 +62,7 @@ struct Scratch {
   AttentionRow* attention_rows = nullptr;  // [R]
   IndexRow* index_rows = nullptr;       // [R]
   void** pointers[4] = {};        // [R] each
-  float* logits = nullptr;              // [R, vocab] if R logits are wanted, in slices of kLogitRows
+  float* logits = nullptr;              // [kLogitRows, vocab]: more rows are computed in slices
 
   static constexpr int64_t kLogitRows = 16;
 
