@@ -29,7 +29,6 @@ struct fathom_engine {
   std::string name;
   std::string numerics;
   std::string ced;
-  std::string engram_path;  // empty: the tables in the pack itself
   std::string backend_description;
   fathom::MemoryPlan plan;
   fathom::PackAudit audit;
