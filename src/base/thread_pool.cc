@@ -40,8 +40,8 @@ struct ThreadPool::State {
   // Of the current run. Read only between claiming a task and finishing it, when the run cannot end.
   int32_t task_count = 0;
   const FunctionRef<void(int64_t, int)>* task = nullptr;
-  std::vector<std::jthread> workers;
   std::atomic<bool> stop{false};
+  std::vector<std::jthread> workers;  // last: they end before what they use goes
 
   void work(int thread) {
     for (int32_t left = unclaimed.load(std::memory_order_acquire); left > 0;) {
