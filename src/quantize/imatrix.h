@@ -31,9 +31,8 @@ class ImportanceMatrix {
   /// no such entry, or no row was ever routed to the expert. The quantiser then weighs as without a file.
   std::span<const float> for_tensor(std::string_view official_name, int64_t expert = -1) const;
 
-  /// kBadPack naming file, tensor, expected and found sizes when an entry is not of a model of this shape:
-  /// to be called once before use, so that spans have the length of the matrix's rows. Entries of draft
-  /// stages are checked too; `embed.weight` has no input and may not occur.
+  /// kBadPack naming file, tensor, expected and found sizes when an entry is not of a model of this shape.
+  /// load_importance() has done it.
   Result<void> check_fits(const ModelConfig& config) const;
 
   /// kBadPack when an entry of that name exists or sizes contradict each other or a mean is not a finite
@@ -52,8 +51,9 @@ class ImportanceMatrix {
 };
 
 /// Reads either format, told apart by the first bytes: GGUF with general.type "imatrix", or the older ".dat".
-/// GGUF names of tensors become official ones; docs/formats/imatrix.md.
-Result<ImportanceMatrix> load_importance(const std::string& path);
+/// GGUF names of tensors become official ones; docs/formats/imatrix.md. The file must be of a model of this
+/// shape (see check_fits), so that for_tensor() gives spans as long as the matrix's rows.
+Result<ImportanceMatrix> load_importance(const std::string& path, const ModelConfig& config);
 
 enum class ImportanceFormat { kGguf, kDat };
 /// Writes under a temporary name and renames.
