@@ -254,6 +254,16 @@ TEST_F(SessionTest, SnapshotsComeBackAnywhere) {
   EXPECT_EQ(narrow->restore(saved).error().code, ErrorCode::kContextFull);
 }
 
+// A ring is saved whole, so what it held of another text would go into the file.
+TEST_F(SessionTest, ASnapshotHoldsNothingOfAnEarlierText) {
+  auto used = make(), fresh = make();
+  unwrap(used->sync(ids(60)));
+  used->invalidate();
+  unwrap(used->sync(ids(6, 0)));
+  unwrap(fresh->sync(ids(6, 0)));
+  EXPECT_EQ(unwrap(used->snapshot()).state, unwrap(fresh->snapshot()).state);
+}
+
 TEST_F(SessionTest, FilesAreForTheSameModelAndNumerics) {
   const std::string path = testing::TempDir() + "session_test.state";
   auto session = make();

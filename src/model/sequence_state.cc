@@ -52,6 +52,16 @@ StateShape make_state_shape(const ModelConfig& config, Numerics numerics, int re
   return shape;
 }
 
+namespace {
+
+// Saved states hold whole rings: nothing of other memory or of an earlier text may be in them.
+void clear(Backend& backend, const Buffer& buffer) {
+  const std::vector<std::byte> zeros(static_cast<size_t>(buffer.size_bytes()));
+  backend.upload(buffer.bytes(), zeros.data(), zeros.size());
+}
+
+}  // namespace
+
 Result<std::unique_ptr<SequenceState>> SequenceState::make(const StateShape& shape, Backend& backend,
                                                            int64_t capacity_tokens) {
   if (capacity_tokens < 1) return Error::invalid("context of {} tokens, expected at least 1", capacity_tokens);
@@ -59,8 +69,6 @@ Result<std::unique_ptr<SequenceState>> SequenceState::make(const StateShape& sha
   state->shape_ = shape;
   state->backend_ = &backend;
   state->capacity_ = capacity_tokens;
-  state->ring_valid_from_.assign(static_cast<size_t>(shape.layers), 0);
-  state->ring_end_.assign(static_cast<size_t>(shape.layers), 0);
   FATHOM_ASSIGN(state->rings_, Buffer::make(backend, shape.layers * shape.ring_slots * shape.window_row_bytes,
                                             "window rings"));
   FATHOM_ASSIGN(state->open_groups_,
@@ -75,6 +83,7 @@ Result<std::unique_ptr<SequenceState>> SequenceState::make(const StateShape& sha
     state->compressed_.push_back(std::move(compressed));
     state->index_keys_.push_back(std::move(keys));
   }
+  state->reset();
   return state;
 }
 
@@ -146,9 +155,11 @@ Result<void> SequenceState::rewind(int64_t position) {
 void SequenceState::reset() {
   position_ = 0;
   pending_begin_ = -1;
-  std::fill(ring_valid_from_.begin(), ring_valid_from_.end(), 0);
-  std::fill(ring_end_.begin(), ring_end_.end(), 0);
+  ring_valid_from_.assign(static_cast<size_t>(shape_.layers), 0);
+  ring_end_.assign(static_cast<size_t>(shape_.layers), 0);
   open_valid_from_ = 0;
+  clear(*backend_, rings_);
+  clear(*backend_, open_groups_);
   compressed_ids_.clear();
   ahead_.reset();
 }
