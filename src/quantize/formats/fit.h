@@ -1,25 +1,58 @@
 // Least-squares fits of a run of columns, on which the block encoders are built.
 //
-// All loops are plain, of a length known at compile time, with eight partial sums that are added in a fixed
-// order: a compiler can use vectors of any width for them without changing a bit of the result.
+// Loops over columns work on four lanes at a time, whatever the machine: their sums have the same order, and so
+// the encoded bytes are the same, everywhere.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "base/float_types.h"
 
 namespace fathom {
 
-/// Nearest integer, ties to even; |value| < 2^22. Unlike std::nearbyint() it vectorises everywhere.
-inline float nearest_integer(float value) { return (value + 12582912.0f) - 12582912.0f; }
+using Lanes = float __attribute__((vector_size(16)));
+inline constexpr int kLanes = 4;
 
-/// Nearest integer in [low, high]. The bounds are applied on two sides of the rounding, because together
-/// they become one select that compilers turn into five instructions instead of two.
+inline Lanes load_lanes(const float* values) {
+  Lanes lanes;
+  std::memcpy(&lanes, values, sizeof lanes);
+  return lanes;
+}
+inline Lanes all_lanes(float value) { return Lanes{value, value, value, value}; }
+inline float sum_of(Lanes lanes) { return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]); }
+
+/// Hides a constant from the compiler: GCC makes a minimum with a constant it knows four instructions, and
+/// with one it does not know a single one.
+inline float opaque(float value) {
+  volatile float hidden = value;
+  return hidden;
+}
+
+/// Nearest integers, ties to even; |value| < 2^22. Unlike std::nearbyint() one addition and one subtraction
+/// on every machine.
+template <class Number>
+Number nearest_integer(Number value) {
+  return (value + 12582912.0f) - 12582912.0f;
+}
+
+/// Nearest integers within bounds, which are whole numbers.
+template <class Number>
+struct CodeRange {
+  Number low;
+  Number high;
+  Number nearest(Number value) const {
+    const Number code = nearest_integer(value < high ? value : high);
+    return code > low ? code : low;
+  }
+};
+inline CodeRange<Lanes> lane_range(float low, float high) {
+  return {all_lanes(opaque(low)), all_lanes(opaque(high))};
+}
 inline float nearest_code(float value, float low, float high) {
-  const float code = nearest_integer(value < high ? value : high);
-  return code > low ? code : low;
+  return CodeRange<float>{low, high}.nearest(value);
 }
 
 /// The half nearest to a scale; finite, whatever the scale.
@@ -38,16 +71,28 @@ inline void store_half(float scale, uint8_t* out) {
 /// 0 where the divisor is: a scale of 0 has codes of 0.
 inline float inverse_or_zero(float value) { return value != 0.0f ? 1.0f / value : 0.0f; }
 
-inline constexpr int kSums = 8;
-inline float total(const float (&sums)[kSums]) {
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
-
 /// A run of columns with their weights.
 struct Run {
   const float* x;
   const float* w;
 };
+
+struct Extremes {
+  float min;
+  float max;
+};
+template <int kCount>
+Extremes extremes(const float* x) {
+  Lanes min = load_lanes(x);
+  Lanes max = min;
+  for (int column = kLanes; column < kCount; column += kLanes) {
+    const Lanes next = load_lanes(x + column);
+    min = next < min ? next : min;
+    max = next > max ? next : max;
+  }
+  return {std::min(std::min(min[0], min[1]), std::min(min[2], min[3])),
+          std::max(std::max(max[0], max[1]), std::max(max[2], max[3]))};
+}
 
 /// Sums over a run that do not depend on its codes.
 struct RunSums {
@@ -56,15 +101,14 @@ struct RunSums {
 };
 template <int kCount>
 RunSums run_sums(Run run) {
-  float w[kSums] = {};
-  float wx[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      w[lane] += run.w[start + lane];
-      wx[lane] += run.w[start + lane] * run.x[start + lane];
-    }
+  Lanes w{};
+  Lanes wx{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes weight = load_lanes(run.w + column);
+    w += weight;
+    wx += weight * load_lanes(run.x + column);
   }
-  return {total(w), total(wx)};
+  return {sum_of(w), sum_of(wx)};
 }
 
 /// Sums over a run with codes q.
@@ -74,38 +118,36 @@ struct CodeSums {
   float xq = 0.0f;  // sum of w*x*q
 };
 
-/// Codes of (x - low) * inverse, in 0..kTop.
+/// Codes nearest to (x - low) * inverse, in 0..kTop.
 template <int kCount, int kTop>
 CodeSums code_sums(Run run, float low, float inverse) {
-  float q[kSums] = {};
-  float qq[kSums] = {};
-  float xq[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float x = run.x[start + lane];
-      const float code = nearest_code((x - low) * inverse, 0.0f, static_cast<float>(kTop));
-      const float weighted = run.w[start + lane] * code;
-      q[lane] += weighted;
-      qq[lane] += weighted * code;
-      xq[lane] += weighted * x;
-    }
+  const CodeRange<Lanes> range = lane_range(0.0f, kTop);
+  Lanes q{};
+  Lanes qq{};
+  Lanes xq{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes x = load_lanes(run.x + column);
+    const Lanes code = range.nearest((x - low) * inverse);
+    const Lanes weighted = load_lanes(run.w + column) * code;
+    q += weighted;
+    qq += weighted * code;
+    xq += weighted * x;
   }
-  return {total(q), total(qq), total(xq)};
+  return {sum_of(q), sum_of(qq), sum_of(xq)};
 }
 
 /// Weighted squared error of x against scale * code + low with the nearest codes in 0..kTop.
 template <int kCount, int kTop>
 float affine_error(Run run, float scale, float low) {
+  const CodeRange<Lanes> range = lane_range(0.0f, kTop);
   const float inverse = inverse_or_zero(scale);
-  float error[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float above = run.x[start + lane] - low;
-      const float off = above - scale * nearest_code(above * inverse, 0.0f, static_cast<float>(kTop));
-      error[lane] += run.w[start + lane] * (off * off);
-    }
+  Lanes error{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes above = load_lanes(run.x + column) - low;
+    const Lanes off = above - range.nearest(above * inverse) * scale;
+    error += load_lanes(run.w + column) * (off * off);
   }
-  return total(error);
+  return sum_of(error);
 }
 
 /// x = scale * q + low. `gain` is what the fit takes from sum(w*x*x): the error is the rest.
@@ -143,12 +185,7 @@ struct Inset {
 /// fit repeated with the codes nearest to it, as in Lloyd's iteration.
 template <int kCount, int kTop, int kInsets>
 AffineFit search_affine(Run run, const RunSums& sums, const Inset (&insets)[kInsets], bool low_at_most_zero) {
-  float min = run.x[0];
-  float max = run.x[0];
-  for (int column = 1; column < kCount; ++column) {
-    min = std::min(min, run.x[column]);
-    max = std::max(max, run.x[column]);
-  }
+  auto [min, max] = extremes<kCount>(run.x);
   if (low_at_most_zero) min = std::min(min, 0.0f);
   const float range = max - min;
   if (!(range > 0.0f)) return {0.0f, min, sums.wx * min};

@@ -73,19 +73,22 @@ struct Lines {
 
 template <int kDims>
 void fill_lines(const GridColumns<kDims>& grid, const float* magnitudes, const float* weights, Lines& lines) {
-  for (int entry = 0; entry < kEntries; ++entry) {
-    float a = 0.0f;
-    float b = 0.0f;
-    float least = std::numeric_limits<float>::max();
-    for (int dim = 0; dim < kDims; ++dim) {
-      const float part = (weights[dim] * magnitudes[dim]) * grid.value[dim][entry];
+  float weighted[kDims];
+  for (int dim = 0; dim < kDims; ++dim) weighted[dim] = weights[dim] * magnitudes[dim];
+  for (int entry = 0; entry < kEntries; entry += kLanes) {
+    Lanes a = load_lanes(grid.value[0] + entry) * weighted[0];
+    Lanes b = load_lanes(grid.square[0] + entry) * weights[0];
+    Lanes least = a;
+    for (int dim = 1; dim < kDims; ++dim) {
+      const Lanes part = load_lanes(grid.value[dim] + entry) * weighted[dim];
       a += part;
       least = part < least ? part : least;
-      b += weights[dim] * grid.square[dim][entry];
+      b += load_lanes(grid.square[dim] + entry) * weights[dim];
     }
-    lines.a[entry] = a;
-    lines.flipped_a[entry] = a - 2.0f * least;
-    lines.b[entry] = b;
+    const Lanes flipped = a - least * 2.0f;
+    std::memcpy(lines.a + entry, &a, sizeof a);
+    std::memcpy(lines.flipped_a + entry, &flipped, sizeof flipped);
+    std::memcpy(lines.b + entry, &b, sizeof b);
   }
 }
 
@@ -93,21 +96,23 @@ struct Best {
   float score;
   int entry;
 };
-// Least b - slope * a; the first of equals in its lane, and the lowest lane.
+// Least b - slope * a; the first of equals.
 Best least_line(const float* a, const float* b, float slope) {
-  float best[kSums];
-  float entry[kSums] = {};
-  for (int lane = 0; lane < kSums; ++lane) best[lane] = b[lane] - slope * a[lane];
-  for (int start = kSums; start < kEntries; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float score = b[start + lane] - slope * a[start + lane];
-      entry[lane] = score < best[lane] ? static_cast<float>(start) : entry[lane];
-      best[lane] = score < best[lane] ? score : best[lane];
-    }
+  Lanes best = load_lanes(b) - load_lanes(a) * slope;
+  Lanes entry{};
+  Lanes start{};
+  for (int at = kLanes; at < kEntries; at += kLanes) {
+    start += static_cast<float>(kLanes);
+    const Lanes score = load_lanes(b + at) - load_lanes(a + at) * slope;
+    entry = score < best ? start : entry;
+    best = score < best ? score : best;
   }
   Best least{best[0], static_cast<int>(entry[0])};
-  for (int lane = 1; lane < kSums; ++lane)
-    if (best[lane] < least.score) least = {best[lane], static_cast<int>(entry[lane]) + lane};
+  for (int lane = 1; lane < kLanes; ++lane) {
+    const int lane_entry = static_cast<int>(entry[lane]) + lane;
+    if (best[lane] < least.score || (best[lane] == least.score && lane_entry < least.entry))
+      least = {best[lane], lane_entry};
+  }
   return least;
 }
 

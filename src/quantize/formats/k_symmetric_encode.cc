@@ -133,28 +133,27 @@ Block<Format> fit_block(const float* values, const float* weights) {
   return best;
 }
 
-// Levels of the whole block, counted from `origin`.
+// Levels of the whole block.
 template <class Format>
-void write_levels(const Block<Format>& block, const float* values, int origin, int* codes) {
-  for (int run = 0; run < Block<Format>::kRuns; ++run) {
-    const float inverse = inverse_or_zero(block.d * block.scale[run]);
-    for (int column = run * Format::kRun; column < (run + 1) * Format::kRun; ++column)
-      codes[column] = static_cast<int>(Format::Levels::nearest(values[column] * inverse)) + origin;
-  }
+void write_block_levels(const Block<Format>& block, const float* values, int* levels) {
+  for (int run = 0; run < Block<Format>::kRuns; ++run)
+    write_levels<typename Format::Levels>(values + run * Format::kRun, Format::kRun,
+                                          inverse_or_zero(block.d * block.scale[run]),
+                                          levels + run * Format::kRun);
 }
 
 }  // namespace
 
 void encode_q3_k(const float* values, const float* weights, uint8_t* block) {
   const Block<Q3K> fit = fit_block<Q3K>(values, weights);
-  int codes[kBlock];
-  write_levels(fit, values, 4, codes);
+  int levels[kBlock];
+  write_block_levels(fit, values, levels);
   std::fill_n(block, 108, uint8_t{0});
   for (int column = 0; column < kBlock; ++column) {
     const int half = column / 128;
-    block[column % 32] |= static_cast<uint8_t>((codes[column] >> 2) << (column / 32));
-    block[32 + 32 * half + column % 32] |=
-        static_cast<uint8_t>((codes[column] & 3) << (2 * (column / 32 % 4)));
+    const int code = levels[column] + 4;
+    block[column % 32] |= static_cast<uint8_t>((code >> 2) << (column / 32));
+    block[32 + 32 * half + column % 32] |= static_cast<uint8_t>((code & 3) << (2 * (column / 32 % 4)));
   }
   for (int run = 0; run < 16; ++run) {
     const int scale = static_cast<int>(fit.scale[run]) + 32;
@@ -166,15 +165,16 @@ void encode_q3_k(const float* values, const float* weights, uint8_t* block) {
 
 void encode_q6_k(const float* values, const float* weights, uint8_t* block) {
   const Block<Q6K> fit = fit_block<Q6K>(values, weights);
-  int codes[kBlock];
-  write_levels(fit, values, 32, codes);
+  int levels[kBlock];
+  write_block_levels(fit, values, levels);
   std::fill_n(block, 192, uint8_t{0});
   for (int column = 0; column < kBlock; ++column) {
     const int half = column / 128;
     const int quarter = column / 32 % 4;
+    const int code = levels[column] + 32;
     block[64 * half + 32 * (quarter % 2) + column % 32] |=
-        static_cast<uint8_t>((codes[column] & 15) << (4 * (quarter / 2)));
-    block[128 + 32 * half + column % 32] |= static_cast<uint8_t>((codes[column] >> 4) << (2 * quarter));
+        static_cast<uint8_t>((code & 15) << (4 * (quarter / 2)));
+    block[128 + 32 * half + column % 32] |= static_cast<uint8_t>((code >> 4) << (2 * quarter));
   }
   for (int run = 0; run < 16; ++run)
     block[192 + run] = static_cast<uint8_t>(static_cast<int8_t>(fit.scale[run]));
@@ -184,7 +184,7 @@ void encode_q6_k(const float* values, const float* weights, uint8_t* block) {
 void encode_iq4_xs(const float* values, const float* weights, uint8_t* block) {
   const Block<Iq4Xs> fit = fit_block<Iq4Xs>(values, weights);
   int levels[kBlock];
-  write_levels(fit, values, 0, levels);
+  write_block_levels(fit, values, levels);
   std::fill_n(block, 136, uint8_t{0});
   store_half(fit.d, block);
   for (int run = 0; run < 8; ++run) {

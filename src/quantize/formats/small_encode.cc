@@ -32,22 +32,21 @@ constexpr float kHighestPeak = 127.0f;
 
 // Weighted squared error of the nearest e2m1 values under a scale.
 float e2m1_error(Run run, float scale) {
+  const CodeRange<Lanes> range = lane_range(0.0f, 3.0f);
   const float inverse = 1.0f / scale;
-  float error[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float magnitude = std::fabs(run.x[start + lane]) * inverse;
-      // Steps of .5 up to 2, of 1 up to 4 and of 2 up to 6.
-      const float fine = 0.5f * nearest_integer(2.0f * magnitude);
-      const float middle = nearest_integer(magnitude);
-      const float coarse = 2.0f * nearest_code(0.5f * magnitude, 0.0f, 3.0f);
-      const float upper = middle < 4.0f ? middle : coarse;
-      const float rounded = magnitude < 2.0f ? fine : upper;
-      const float off = (magnitude - rounded) * scale;
-      error[lane] += run.w[start + lane] * (off * off);
-    }
+  Lanes error{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes x = load_lanes(run.x + column);
+    const Lanes magnitude = (x < 0.0f ? -x : x) * inverse;
+    // Steps of .5 up to 2, of 1 up to 4 and of 2 up to 6.
+    const Lanes fine = nearest_integer(magnitude * 2.0f) * 0.5f;
+    const Lanes middle = nearest_integer(magnitude);
+    const Lanes coarse = range.nearest(magnitude * 0.5f) * 2.0f;
+    const Lanes upper = middle < 4.0f ? middle : coarse;
+    const Lanes off = (magnitude - (magnitude < 2.0f ? fine : upper)) * scale;
+    error += load_lanes(run.w + column) * (off * off);
   }
-  return total(error);
+  return sum_of(error);
 }
 
 struct E2m1Group {
@@ -99,14 +98,12 @@ void encode_q8_0(const float* values, const float* weights, uint8_t* block) {
   }
   const LevelSums sums = level_sums<Levels, kCount>(run, inverse_or_zero(best));
   const float fitted = best_half<Levels>(run, sums.xq * inverse_or_zero(sums.qq));
-  const bool peak_is_tried = best == 0.0f || Levels::nearest(largest / fitted) >= kLowestPeak;
+  const bool peak_is_tried = best == 0.0f || nearest_integer(largest / fitted) >= kLowestPeak;
   if (peak_is_tried && level_error<Levels, kCount>(run, fitted) < best_error) best = fitted;
   store_half(best, block);
-  const float inverse = inverse_or_zero(best);
-  for (int column = 0; column < kCount; ++column) {
-    const int code = static_cast<int>(Levels::nearest(values[column] * inverse));
-    block[2 + column] = static_cast<uint8_t>(static_cast<int8_t>(code));
-  }
+  int levels[kCount];
+  write_levels<Levels>(values, kCount, inverse_or_zero(best), levels);
+  for (int column = 0; column < kCount; ++column) block[2 + column] = static_cast<uint8_t>(levels[column]);
 }
 
 void encode_iq4_nl(const float* values, const float* weights, uint8_t* block) {
@@ -115,10 +112,8 @@ void encode_iq4_nl(const float* values, const float* weights, uint8_t* block) {
   const Run run{values, weights};
   const float d = best_half<Iq4Levels>(run, search_scale<Iq4Levels, kCount>(run, kTargets));
   store_half(d, block);
-  const float inverse = inverse_or_zero(d);
   int levels[kCount];
-  for (int column = 0; column < kCount; ++column)
-    levels[column] = static_cast<int>(Iq4Levels::nearest(values[column] * inverse));
+  write_levels<Iq4Levels>(values, kCount, inverse_or_zero(d), levels);
   pack_iq4_levels(levels, block + 2);
 }
 

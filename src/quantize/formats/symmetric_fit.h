@@ -10,10 +10,12 @@ namespace fathom {
 
 /// Integers kLow..kHigh as levels.
 template <int kLow, int kHigh>
-struct IntegerLevels {
-  static float nearest(float value) {
-    return nearest_code(value, static_cast<float>(kLow), static_cast<float>(kHigh));
-  }
+class IntegerLevels {
+ public:
+  Lanes nearest(Lanes value) const { return range_.nearest(value); }
+
+ private:
+  CodeRange<Lanes> range_ = lane_range(kLow, kHigh);
 };
 
 /// Nearest levels of IQ4. All points midway between two levels are multiples of a half, so that the half-open
@@ -33,12 +35,27 @@ constexpr Iq4Table make_iq4_table() {
 }
 inline constexpr Iq4Table kIq4Table = make_iq4_table();
 
-struct Iq4Levels {
-  static float nearest(float value) {
-    const float interval = nearest_code(2.0f * value - 0.5f, -254.0f, Iq4Table::kIntervals - 255.0f);
-    return kIq4Table.level[static_cast<int>(interval) + 254];
+class Iq4Levels {
+ public:
+  Lanes nearest(Lanes value) const {
+    const auto at = __builtin_convertvector(range_.nearest(value * 2.0f - 0.5f) + 254.0f, IntLanes);
+    return Lanes{kIq4Table.level[at[0]], kIq4Table.level[at[1]], kIq4Table.level[at[2]], kIq4Table.level[at[3]]};
   }
+
+ private:
+  using IntLanes = int __attribute__((vector_size(16)));
+  CodeRange<Lanes> range_ = lane_range(-254.0f, Iq4Table::kIntervals - 255.0f);
 };
+
+/// The nearest levels of x * inverse as integers.
+template <class Levels>
+void write_levels(const float* x, int count, float inverse, int* out) {
+  const Levels levels;
+  for (int column = 0; column < count; column += kLanes) {
+    const Lanes level = levels.nearest(load_lanes(x + column) * inverse);
+    for (int lane = 0; lane < kLanes; ++lane) out[column + lane] = static_cast<int>(level[lane]);
+  }
+}
 
 /// 32 levels as their numbers in 16 bytes; low nibbles are the first half.
 inline void pack_iq4_levels(const int* levels, uint8_t* out) {
@@ -56,44 +73,37 @@ struct LevelSums {
 };
 template <class Levels, int kCount>
 LevelSums level_sums(Run run, float inverse) {
-  float qq[kSums] = {};
-  float xq[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float x = run.x[start + lane];
-      const float level = Levels::nearest(x * inverse);
-      const float weighted = run.w[start + lane] * level;
-      qq[lane] += weighted * level;
-      xq[lane] += weighted * x;
-    }
+  const Levels levels;
+  Lanes qq{};
+  Lanes xq{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes x = load_lanes(run.x + column);
+    const Lanes level = levels.nearest(x * inverse);
+    const Lanes weighted = load_lanes(run.w + column) * level;
+    qq += weighted * level;
+    xq += weighted * x;
   }
-  return {total(qq), total(xq)};
+  return {sum_of(qq), sum_of(xq)};
 }
 
 /// Weighted squared error of x against scale * nearest level.
 template <class Levels, int kCount>
 float level_error(Run run, float scale) {
+  const Levels levels;
   const float inverse = inverse_or_zero(scale);
-  float error[kSums] = {};
-  for (int start = 0; start < kCount; start += kSums) {
-    for (int lane = 0; lane < kSums; ++lane) {
-      const float x = run.x[start + lane];
-      const float off = x - scale * Levels::nearest(x * inverse);
-      error[lane] += run.w[start + lane] * (off * off);
-    }
+  Lanes error{};
+  for (int column = 0; column < kCount; column += kLanes) {
+    const Lanes x = load_lanes(run.x + column);
+    const Lanes off = x - levels.nearest(x * inverse) * scale;
+    error += load_lanes(run.w + column) * (off * off);
   }
-  return total(error);
+  return sum_of(error);
 }
 
 /// The value of largest magnitude, with its sign.
 template <int kCount>
 float peak(const float* x) {
-  float min = x[0];
-  float max = x[0];
-  for (int column = 1; column < kCount; ++column) {
-    min = x[column] < min ? x[column] : min;
-    max = x[column] > max ? x[column] : max;
-  }
+  const auto [min, max] = extremes<kCount>(x);
   return -min > max ? min : max;
 }
 
