@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_depth.h"
+
 namespace fathom {
 namespace {
 
@@ -211,6 +213,8 @@ struct ShardIndex {
 
 Result<ShardIndex> read_index(const std::string& path) {
   FATHOM_ASSIGN(const std::string text, read_text_file(path, kIndexLimitBytes));
+  if (json_is_deeper_than(text, kPackJsonDepthMax))
+    return Error::bad_pack("{}: nested deeper than {} levels", path, kPackJsonDepthMax);
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) return Error::bad_pack("{}: not a JSON object", path);
   const auto map = json.find("weight_map");

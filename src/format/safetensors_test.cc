@@ -161,6 +161,8 @@ TEST_F(SafetensorsFolder, RefusesAnIndexThatLies) {
   EXPECT_NE(open_fault().find("tensor a is already in"), std::string::npos);
   write_bytes(index, R"({"weight_map":{"a":"../model-1.safetensors"}})");
   EXPECT_NE(open_fault().find("not a plain file name"), std::string::npos);
+  write_bytes(index, R"({"weight_map":{"a":)" + std::string(100000, '[') + std::string(100000, ']') + "}}");
+  EXPECT_NE(open_fault().find("nested deeper than 64 levels"), std::string::npos);
   write_bytes(index, R"({"weight_map":[]})");
   EXPECT_NE(open_fault().find("no weight_map"), std::string::npos);
 }

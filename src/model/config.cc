@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "base/json_depth.h"
+
 namespace fathom {
 namespace {
 
@@ -270,6 +272,8 @@ int ModelConfig::engram_index(int layer) const {
 
 Result<ModelConfig> config_from_json(std::string_view text, std::string_view where_view) {
   const std::string where(where_view);
+  if (json_is_deeper_than(text, kPackJsonDepthMax))
+    return Error::bad_pack("{}: nested deeper than {} levels", where, kPackJsonDepthMax);
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded() || !root.is_object()) return Error::bad_pack("{}: not a JSON object", where);
   FATHOM_TRY(check_family(root, where));

@@ -162,6 +162,8 @@ TEST(Config, ErrorsNameFieldExpectedAndFound) {
   }
   EXPECT_EQ(config_from_json("{", "c").error().message, "c: not a JSON object");
   EXPECT_EQ(config_from_json("[]", "c").error().message, "c: not a JSON object");
+  const std::string deep = "{\"text_config\":" + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  EXPECT_EQ(config_from_json(deep, "c").error().message, "c: nested deeper than 64 levels");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/json_depth.h"
 #include "format/safetensors.h"
 #include "model/config_gguf.h"
 #include "model/pack_impl.h"
@@ -184,6 +185,8 @@ Result<void> open_safetensors_pack(const std::string& path, const fs::path& fold
         Error::bad_pack("{}: conversion.inprogress.json is left over: the conversion did not finish",
                         folder.string())));
   FATHOM_ASSIGN(const std::string text, read_text_file(config_path, kConfigLimitBytes));
+  if (json_is_deeper_than(text, kPackJsonDepthMax))
+    return Error::bad_pack("{}: nested deeper than {} levels", config_path, kPackJsonDepthMax);
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded() || !root.is_object()) return Error::bad_pack("{}: not a JSON object", config_path);
   FATHOM_ASSIGN(pack.dialect, safetensors_dialect(root, config_path));
