@@ -27,7 +27,8 @@ struct Descriptor {
 };
 
 Result<int> open_for_reading(const std::string& path, struct stat& status) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK opening a pipe would wait for a writer; for regular files it means nothing.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return system_error("open", path);
   if (::fstat(descriptor, &status) != 0) {
     Error error = system_error("stat", path);
@@ -141,6 +142,10 @@ Result<std::string> read_text_file(const std::string& path, uint64_t limit_bytes
 
 Result<void> write_file_atomically(const std::string& path,
                                    std::span<const std::span<const std::byte>> parts) {
+  // Renaming would put a file in the place of a device or a pipe.
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return Error::io("{}: not a regular file", path);
   // Two threads may write the same path: each needs a name of its own.
   static std::atomic<uint32_t> writes{0};
   const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), writes.fetch_add(1));

@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -62,6 +63,10 @@ TEST_F(FileTest, ErrorsNameThePath) {
   const auto folder = RandomAccessFile::open(folder_.string());
   ASSERT_FALSE(folder.ok());
   EXPECT_EQ(folder.error().code, ErrorCode::kInvalidArgument);
+  // A pipe without a writer is refused, not waited for.
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::open(path("pipe")).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(read_text_file(path("pipe"), 10).error().code, ErrorCode::kInvalidArgument);
   EXPECT_FALSE(file_exists(path("missing")));
   EXPECT_EQ(file_info(path("missing")).error().code, ErrorCode::kNotFound);
 }
@@ -116,6 +121,16 @@ TEST_F(FileTest, WritesWholeOrNotAtAll) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(file_count(), 2u);
   EXPECT_FALSE(write_file_atomically(path("no/such/folder"), parts).ok());
+  // Neither a pipe nor what a link to a device leads to becomes a file.
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/null", path("link"));
+  for (const char* name : {"pipe", "link"}) {
+    const auto special = write_file_atomically(path(name), parts);
+    ASSERT_FALSE(special.ok());
+    EXPECT_NE(special.error().message.find("not a regular file"), std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
 }
 
 }  // namespace
