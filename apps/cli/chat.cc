@@ -51,6 +51,11 @@ const char* action_name(fathom_sync_action action) {
 
 /// The file is whole or untouched.
 void write_file(const std::string& path, const std::string& text) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  // Renaming would put a file in the place of a device or a pipe.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    fail("cannot write {}: not a regular file", path);
   const std::string draft = path + ".tmp";
   std::ofstream file(draft, std::ios::binary | std::ios::trunc);
   file << text;

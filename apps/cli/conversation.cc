@@ -11,7 +11,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_system(const Json& message) { return message.is_object() && message.value("role", "") == "system"; }
+// What the library reads too; deeper ones would overflow the stack when they are written.
+constexpr int kDepthMax = 512;
+
+bool is_system(const Json& message) {
+  const auto role = message.find("role");
+  return role != message.end() && *role == "system";
+}
 
 }  // namespace
 
@@ -82,7 +88,13 @@ std::string Conversation::json() const { return root_->dump(); }
 std::string Conversation::file_text() const { return root_->dump(2) + "\n"; }
 
 void Conversation::load(const std::string& text) {
-  Json root = Json::parse(text, nullptr, false);
+  bool is_too_deep = false;
+  const auto limit_depth = [&is_too_deep](int depth, Json::parse_event_t /*event*/, const Json& /*value*/) {
+    is_too_deep = is_too_deep || depth > kDepthMax;
+    return !is_too_deep;
+  };
+  Json root = Json::parse(text, limit_depth, false);
+  if (is_too_deep) fail("not a conversation: nested deeper than {} levels", kDepthMax);
   if (!root.is_object() || !root.contains("messages") || !root["messages"].is_array())
     fail("not a conversation: expected a JSON object with an array \"messages\"");
   for (const Json& message : root["messages"])

@@ -29,6 +29,14 @@ void on_signal(int /*number*/) {
   g_interrupted = 1;
 }
 
+/// Weights are mapped: when their file gets shorter or its disk fails, touching them raises this signal.
+void on_lost_page(int /*number*/) {
+  constexpr char kMessage[] =
+      "fathom: cannot read the weights any more: a file of the pack became shorter, or its disk failed\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(kExitFailure);
+}
+
 }  // namespace
 
 void catch_signals() {
@@ -37,6 +45,9 @@ void catch_signals() {
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction lost = {};
+  lost.sa_handler = on_lost_page;
+  sigaction(SIGBUS, &lost, nullptr);
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, nullptr);

@@ -152,8 +152,7 @@ LineEnd LineEditor::read(const std::string& prompt, std::string& line) {
   if (interrupted()) {
     clear_interrupt();
     el_reset(keyboard_->editor);
-    fmt::print("\n");
-    std::fflush(stdout);
+    Output(STDOUT_FILENO).write_raw("\n");
     return LineEnd::kInterrupted;
   }
   if (wide == nullptr || count <= 0) return LineEnd::kEndOfFile;
@@ -171,15 +170,17 @@ void LineEditor::remember(const std::string& line) {
 }
 
 LineEnd LineEditor::read_pipe(std::string& line) {
+  size_t searched = 0;  // a long line comes in many pieces
   for (;;) {
-    const size_t end = unread_.find('\n');
+    const size_t end = unread_.find('\n', searched);
     if (end != std::string::npos) {
       line = printable(unread_.substr(0, end));
       unread_.erase(0, end + 1);
       if (line.ends_with('\r')) line.pop_back();
       return LineEnd::kLine;
     }
-    char buffer[4096];
+    searched = unread_.size();
+    char buffer[65536];
     const ssize_t count = ::read(STDIN_FILENO, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR && !interrupted()) continue;
     if (count < 0 && errno != EINTR) fail("cannot read standard input: {}", std::strerror(errno));

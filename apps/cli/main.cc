@@ -1,12 +1,16 @@
 // fathom: runs DeepSeek-V4.1-Flash packs. Parses the command line and hands over to a command.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
+#include <sstream>
 #include <vector>
 
 #include "commands.h"
 #include "failure.h"
 #include "interrupt.h"
+#include "output.h"
 #include "suggestion.h"
 
 namespace fathom::cli {
@@ -30,8 +34,25 @@ std::vector<std::string> known_names(const CLI::App& app) {
   return names;
 }
 
+/// A stream that was closed before the start would be taken by the next file that is opened: the pack would
+/// be read as what the user types, answers written into a saved state. Reading or writing what takes its
+/// place fails, as on a closed one.
+void occupy_standard_streams() {
+  for (const int wanted : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(wanted, F_GETFD) >= 0) continue;
+    // The lowest free number is the wanted one.
+    [[maybe_unused]] const int opened =
+        open("/dev/null", wanted == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  if (error.get_exit_code() == 0) {  // --help, --version
+    std::ostringstream text;
+    app.exit(error, text);
+    Output output(STDOUT_FILENO);
+    return output.write_raw(text.str()) ? 0 : kExitOutputClosed;
+  }
   const CLI::App* command = &app;
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) command = chosen.front();
@@ -41,7 +62,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
         fmt::format("unexpected \"{}\"{}", extras.front(), suggestion(extras.front(), known_names(*command)));
   }
   const std::string name = command == &app ? "fathom" : "fathom " + command->get_name();
-  fmt::print(stderr, "fathom: {} (see {} --help)\n", message, name);
+  remark(fmt::format("fathom: {} (see {} --help)\n", message, name));
   return kExitUsage;
 }
 
@@ -54,7 +75,7 @@ int run_command(int argc, char** argv) {
   const Command commands[] = {add_run(app),      add_chat(app),       add_inspect(app),      add_plan(app),
                               add_tokenize(app), add_detokenize(app), add_chat_template(app)};
   if (argc <= 1) {
-    fmt::print(stderr, "{}", app.help());
+    remark(app.help());
     return kExitUsage;
   }
   try {
@@ -72,14 +93,15 @@ int run_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace fathom::cli;
+  occupy_standard_streams();
   catch_signals();
   try {
     return run_command(argc, argv);
   } catch (const Failure& failure) {
-    if (!failure.message.empty()) fmt::print(stderr, "fathom: {}\n", failure.message);
+    if (!failure.message.empty()) remark(fmt::format("fathom: {}\n", failure.message));
     return failure.exit_code;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fathom: {}\n", error.what());
+    remark(fmt::format("fathom: {}\n", error.what()));
     return kExitFailure;
   }
 }

@@ -13,7 +13,7 @@ namespace {
 void show_log(void* user, fathom_log_level level, const char* line) {
   const bool verbose = *static_cast<const bool*>(user);
   if (level < FATHOM_WARNING && !verbose) return;
-  fmt::print(stderr, "fathom: {}{}\n", level == FATHOM_WARNING ? "warning: " : "", line);
+  remark(fmt::format("fathom: {}{}\n", level == FATHOM_WARNING ? "warning: " : "", line));
 }
 
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }

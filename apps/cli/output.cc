@@ -14,6 +14,7 @@
 namespace fathom::cli {
 namespace {
 
+constexpr size_t kInputBytesMax = size_t{1} << 30;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct Character {
@@ -99,7 +100,7 @@ bool Output::write_raw(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EPIPE) {
+    if (written < 0 && (errno == EPIPE || descriptor_ == STDERR_FILENO)) {
       closed_ = true;
       return false;
     }
@@ -108,6 +109,8 @@ bool Output::write_raw(std::string_view bytes) {
   }
   return true;
 }
+
+void remark(std::string_view text) { Output(STDERR_FILENO).write_raw(text); }
 
 std::string printable(std::string_view bytes) {
   Utf8Stream stream;
@@ -126,15 +129,15 @@ std::string read_all(const std::string& path) {
   char buffer[65536];
   for (;;) {
     const ssize_t count = read(descriptor, buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR && !interrupted()) continue;
     const int error = count < 0 ? errno : 0;
-    if (count > 0) {
-      text.append(buffer, static_cast<size_t>(count));
-      continue;
-    }
+    const bool stop = interrupted();
+    if (error == EINTR && !stop) continue;
+    if (count > 0) text.append(buffer, static_cast<size_t>(count));
+    if (count > 0 && !stop && text.size() <= kInputBytesMax) continue;
     if (!is_stdin) close(descriptor);
-    if (error == EINTR) throw Failure{kExitInterrupted, "interrupted"};
+    if (stop) throw Failure{kExitInterrupted, "interrupted"};
     if (error != 0) fail("cannot read {}: {}", name, std::strerror(error));
+    if (text.size() > kInputBytesMax) fail("cannot read {}: more than 1 GiB", name);
     return text;
   }
 }

@@ -24,7 +24,8 @@ class Utf8Stream {
 class Output {
  public:
   explicit Output(int descriptor);
-  /// False once the reader is gone (EPIPE). Throws Failure on other errors, as when a disk is full.
+  /// False once the reader is gone (EPIPE). Throws Failure on other errors, as when a disk is full; not for
+  /// standard error, whose remarks must not decide whether the work is done.
   bool write(std::string_view text);
   /// The same without looking at control characters.
   bool write_raw(std::string_view bytes);
@@ -45,12 +46,16 @@ class Output {
   bool at_line_start_ = true;
 };
 
+/// A remark on standard error; whether it can be written does not matter.
+void remark(std::string_view text);
+
 /// The bytes as they can be printed: U+FFFD for what is no UTF-8.
 std::string printable(std::string_view bytes);
 /// A JSON string literal of printable(bytes).
 std::string quoted(std::string_view bytes);
 
-/// Whole content of a file, or of standard input for "-". Throws Failure.
+/// Whole content of a file, or of standard input for "-"; at most 1 GiB, so that an endless device does not
+/// take all memory. Throws Failure.
 std::string read_all(const std::string& path);
 
 }  // namespace fathom::cli

@@ -2,12 +2,25 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <random>
 
 #include "failure.h"
 #include "model_options.h"
 
 namespace fathom::cli {
+namespace {
+
+/// The option parser would take 2^64 and -1 for the largest seed.
+std::string seed_error(const std::string& text) {
+  uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seed);
+  if (error == std::errc() && stop == end) return "";
+  return fmt::format("expected a whole number from 0 to {}, found \"{}\"", UINT64_MAX, text);
+}
+
+}  // namespace
 
 SamplingOptions::SamplingOptions() { fathom_sampling_init(&values_); }
 
@@ -17,8 +30,8 @@ void SamplingOptions::add_to(CLI::App& app) {
   add_number(app, "--top-p", values_.top_p, 1e-6, 1,
              "Fewest tokens that reach this probability (default 0.95)");
   add_number(app, "--min-p", values_.min_p, 0, 1, "Least share of the best token's probability (default 0)");
-  seed_option_ =
-      app.add_option("--seed", values_.seed, "Of the draws (default: random, and told at the end)");
+  seed_option_ = app.add_option("--seed", values_.seed, "Of the draws (default: random, and told at the end)")
+                     ->check(CLI::Validator(seed_error, ""));
   add_number(app, "--repeat-penalty", values_.repeat_penalty, 0.01, 100,
              "Divides positive logits of tokens seen (default 1: none)");
   add_number(app, "--repeat-last-n", values_.repeat_last_n, -1, 1 << 30,

@@ -9,8 +9,10 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -171,7 +173,8 @@ class RunTest(CliTest):
         self.refuses("run", "x", "-n", "3.5", says="whole number")
         self.refuses("run", "x", "--ctx", "12Q", says="128K")
         self.refuses("run", "x", "--memory", "lots", says="96GB")
-        self.refuses("run", "x", "--seed", "abc", says="--seed")
+        for seed in ("abc", "-1", "1.5", "18446744073709551616"):
+            self.refuses("run", "x", "--seed", seed, says="--seed: expected a whole number")
         self.refuses("run", "x", "--logit-bias", "5", says="ID:B")
         self.refuses("run", "x", "--logit-bias", "999999:1", says="vocabulary")
         self.refuses("run", "x", "--backend", "abacus", says="--backend")
@@ -227,6 +230,58 @@ class RunTest(CliTest):
                                     env=environment(self.folder), timeout=WAIT_S, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"cannot write the output", result.stderr)
+
+
+    def test_pack_that_shrinks(self):
+        pack = self.path("pack")
+        shutil.copytree(MODEL, pack)
+        process = subprocess.Popen([PROGRAM, "run", "Once", "-n", "-1", "--ignore-eos", "--ctx", "16K", "-m", pack],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(self.folder))
+        os.read(process.stdout.fileno(), 1)
+        for name in os.listdir(pack):
+            if name.endswith(".safetensors"):
+                os.truncate(os.path.join(pack, name), 4096)
+        _, error = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 1)
+        # The mapped weights or the tables, whichever is touched first.
+        self.assertRegex(error.decode(), r"^fathom: .*(became shorter|the file ends)[^\n]*\n$")
+
+
+class StandardStreamsTest(CliTest):
+    """Streams that are closed or cannot be written."""
+    WORDS = (["run", "Once", "-n", "2"], ["inspect"], ["plan"], ["tokenize", "x"], ["detokenize", "5"], ["--help"],
+             ["--version"], ["rnu"], ["run", "x", "-m", "nowhere"])
+
+    def shell(self, words, redirection, text=b""):
+        line = shlex.join([PROGRAM, *words]) + " " + redirection
+        return subprocess.run(["sh", "-c", line], input=text, capture_output=True, timeout=WAIT_S,
+                              env=environment(self.folder), check=False)
+
+    def test_standard_error_does_not_matter(self):
+        for words in self.WORDS:
+            plain = self.shell(words, "")
+            for redirection in ("2>&-", "2>/dev/full"):
+                result = self.shell(words, redirection)
+                self.assertEqual(result.returncode, plain.returncode, (words, redirection))
+                if words[0] != "run":
+                    self.assertEqual(result.stdout, plain.stdout)
+
+    def test_standard_output_does(self):
+        for words in self.WORDS[:-2]:
+            for redirection in (">&-", ">/dev/full"):
+                result = self.shell(words, redirection)
+                self.assertEqual((result.returncode, result.stdout), (1, b""), (words, redirection))
+                self.assertRegex(result.stderr, rb"^fathom: cannot write the output: [^\n]*\n$")
+            self.assertEqual(self.shell(words, "<&- >&- 2>&-").returncode, 1, words)
+
+    def test_closed_input_is_not_a_file_of_the_pack(self):
+        for words in (["chat"], ["run"], ["tokenize"], ["detokenize"], ["chat-template", "-"]):
+            result = self.shell(words, "<&-")
+            self.assertEqual((result.returncode, result.stdout), (1, b""), words)
+            self.assertIn(b"cannot read standard input", result.stderr)
+
+    def test_endless_input(self):
+        self.refuses("run", "--prompt-file", "/dev/zero", code=1, says="/dev/zero: more than 1 GiB")
 
 
 class SmallCommandsTest(CliTest):
@@ -328,6 +383,8 @@ class InspectTest(CliTest):
         shutil.copy(os.path.join(MODEL, "config.json"), self.folder)
         self.refuses("inspect", self.path("empty.safetensors", b""), code=1, says="empty.safetensors")
         self.refuses("inspect", self.path("nothing"), code=1, says="no such file")
+        os.mkfifo(self.path("pipe.gguf"))
+        self.refuses("inspect", self.path("pipe.gguf"), code=1, says="not a regular file")
 
 
 class Terminal:
@@ -485,6 +542,28 @@ class ChatTest(CliTest):
         self.assertNotIn("\x1b", out.decode())
         _, error = self.fathom("chat", text=b"/load nowhere\n", code=1)
         self.assertIn("cannot read nowhere", error)
+
+    def test_saving_to_what_is_no_file(self):
+        os.mkfifo(self.path("pipe"))
+        os.symlink("/dev/null", self.path("link"))
+        for name in ("pipe", "link", ""):
+            _, error = self.fathom("chat", text=f"/save {self.path(name)}\n".encode(), code=1)
+            self.assertIn("not a regular file", error)
+        self.assertTrue(stat.S_ISFIFO(os.lstat(self.path("pipe")).st_mode))
+        self.assertTrue(os.path.islink(self.path("link")))
+
+    def test_loading_what_is_no_conversation(self):
+        deep = b"[" * 200000 + b"]" * 200000
+        for content, says in ((b"", "not a conversation"), (b"[]", "not a conversation"),
+                              (b'{"messages": [3]}', "expected objects"),
+                              (b'{"messages": [], "x": %b}' % deep, "nested deeper than 512 levels"),
+                              (b'{"messages": [{"role": "user", "content": %b}]}' % deep, "nested deeper")):
+            _, error = self.fathom("chat", text=f"/load {self.path('talk.json', content)}\n".encode(), code=1)
+            self.assertIn(says, error)
+        # Members of other types are refused by the next turn, not by the loading.
+        odd = self.path("odd.json", b'{"messages": [{"role": 5}]}')
+        _, error = self.fathom("chat", "-n", "2", text=f"/load {odd}\n/system x\nHello\n".encode(), code=1)
+        self.assertIn("messages[1].role: expected a string", error)
 
 
 if __name__ == "__main__":
