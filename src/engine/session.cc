@@ -246,34 +246,53 @@ Result<void> Session::eval_batch(std::span<Session* const> sessions, std::span<c
   return {};
 }
 
-Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, const ProgressFn& progress) {
+Result<void> Session::evaluate(std::span<const int32_t> tokens, const LogitsFn& show, const ProgressFn& progress) {
   FATHOM_TRY(check_tokens(tokens));
+  if (position() + static_cast<int64_t>(tokens.size()) > context_tokens())
+    return Error::context_full("{} tokens after {} do not fit a context of {}", tokens.size(), position(),
+                               context_tokens());
+  if (state_->decoder_pending())
+    return Error::state("the prompt is evaluated to position {} only: sync first", position());
   const auto vocab = static_cast<size_t>(model_.config().vocab_size);
-  const auto rows_max = static_cast<size_t>(
-      std::clamp<int64_t>(kScoreLogits / model_.config().vocab_size, 1, model_.options().step_rows));
+  const auto rows_max = static_cast<size_t>(evaluate_rows());
   std::vector<float> rows(std::min(rows_max, tokens.size()) * vocab);
-  std::vector<double> logprobs;
-  forget_tokens();
-  while (tokens_.size() < tokens.size()) {
-    FATHOM_TRY(tell(progress, "score", position(), tokens.size()));
-    const std::span<const int32_t> rest = tokens.subspan(tokens_.size());
+  for (size_t done = 0; done < tokens.size();) {
+    FATHOM_TRY(tell(progress, "evaluate", static_cast<int64_t>(done), tokens.size()));
+    const std::span<const int32_t> rest = tokens.subspan(done);
     const std::span<const int32_t> chunk = rest.first(std::min(rest.size(), rows_max));
     const std::span<const int32_t> next = rest.subspan(chunk.size());
+    const int64_t first = position();
     const Segment segment{.state = state_.get(),
                           .tokens = chunk,
                           .logits = LogitRows::kAll,
                           .logits_out = rows.data(),
                           .next_tokens = next.first(std::min(next.size(), rows_max))};
     FATHOM_TRY(run_step(segment));
-    for (size_t row = 0; row < chunk.size() && row + 1 < rest.size(); ++row) {
-      const std::span<const float> row_logits(rows.data() + row * vocab, vocab);
-      FATHOM_ASSIGN(const double logprob, token_logprob(row_logits, rest[row + 1]));
-      logprobs.push_back(logprob);
-    }
-    if (next.empty()) std::copy_n(rows.data() + (chunk.size() - 1) * vocab, vocab, logits_.data());
+    std::copy_n(rows.data() + (chunk.size() - 1) * vocab, vocab, logits_.data());
+    has_logits_ = true;
+    for (size_t row = 0; row < chunk.size(); ++row)
+      FATHOM_TRY(show(first + static_cast<int64_t>(row), std::span(rows).subspan(row * vocab, vocab)));
+    done += chunk.size();
   }
-  has_logits_ = true;
-  FATHOM_TRY(tell(progress, "score", position(), tokens.size()));
+  return tell(progress, "evaluate", static_cast<int64_t>(tokens.size()), tokens.size());
+}
+
+int64_t Session::evaluate_rows() const {
+  return std::clamp<int64_t>(kScoreLogits / model_.config().vocab_size, 1, model_.options().step_rows);
+}
+
+Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  FATHOM_TRY(check_tokens(tokens));
+  forget_tokens();
+  std::vector<double> logprobs;
+  const auto add = [&](int64_t position, std::span<const float> logits) -> Result<void> {
+    const auto next = static_cast<size_t>(position) + 1;
+    if (next == tokens.size()) return {};
+    FATHOM_ASSIGN(const double logprob, token_logprob(logits, tokens[next]));
+    logprobs.push_back(logprob);
+    return {};
+  };
+  FATHOM_TRY(evaluate(tokens, add, progress));
   return logprobs;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ struct SyncResult {
   int64_t evaluated_tokens = 0;
 };
 
+/// Logits [vocab_size] that follow the token at `position`; valid during the call.
+using LogitsFn = std::function<Result<void>(int64_t position, std::span<const float> logits)>;
+
 /// Belongs to the thread that runs its model. The model must live longer.
 class Session {
  public:
@@ -53,6 +57,14 @@ class Session {
   /// One token each, in one step: all sessions advance, or none; after kIo and kBadPack all are without
   /// tokens. The sessions are distinct, of one model, and at most as many as a step has rows.
   static Result<void> eval_batch(std::span<Session* const> sessions, std::span<const int32_t> tokens);
+
+  /// Evaluates `tokens` after those it holds and shows the logits of each row, in order; every layer runs on
+  /// every row. What `show` returns as an error ends it; the session then holds what was evaluated, which is
+  /// up to evaluate_rows() tokens more than were shown. Errors before anything changes: kInvalidArgument,
+  /// kContextFull, kState after a cancelled sync.
+  Result<void> evaluate(std::span<const int32_t> tokens, const LogitsFn& show, const ProgressFn& progress = {});
+  /// Rows of one step of evaluate(): their logits are held at once.
+  int64_t evaluate_rows() const;
 
   /// Log-probability of each token after the first given those before it, tokens.size() - 1 values. Begins
   /// anew; every layer runs on every row. The session then holds the tokens, with logits.
