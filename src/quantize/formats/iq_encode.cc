@@ -6,11 +6,13 @@
 // where a column whose sign is not its own counts negative in A. Where the minus signs are odd in number one
 // column has to take the wrong sign, and the cheapest one for an entry is that of least w |x| g. A and B know
 // no scale: they are computed once for all 256 entries, and the best entry for a scale is the least of
-// B - (2/s) A. Over 1/s that is the lower envelope of 256 lines; an entry that is best at both ends of an
-// interval is best throughout, and so the envelope is found by bisection. The entries on it are all that the
-// choice of the group's and the block's scale has to look at.
+// B - (2/s) A. Over 1/s that is the lower envelope of 256 lines, or the lower right part of the convex hull of
+// 256 points (A, B). A first look at a few scales, far apart, tells in which interval the group's scale lies;
+// the hull is built for that interval, and the handful of entries on it is all that the choice of the group's
+// and the block's scale then has to look at.
 #include "quantize/formats/iq_encode.h"
 
+#include <bit>
 #include <limits>
 
 #include "quantize/formats/fit.h"
@@ -23,7 +25,8 @@ constexpr int kEntries = 256;
 constexpr int kGroups = 8;
 constexpr int kOctets = 4;   // of a group
 constexpr int kLevels = 16;  // of a group's scale
-constexpr int kProbes = 17;  // scales at which an octet's entries are chosen, 2^n + 1
+constexpr int kLooks = 5;    // scales of the first look
+constexpr int kProbes = 11;  // scales between two or three of those, for which entries are chosen
 
 // A grid with its columns apart, for loops over the entries.
 template <int kDims>
@@ -43,11 +46,11 @@ struct GridColumns {
 
 struct Iq2Xxs {
   static constexpr int kDims = 8;
+  static constexpr int kParts = 1;            // grid entries of an octet
   static constexpr float kScalePart = 0.25f;  // scale = d * (0.5 + level) * kScalePart
-  // Weighted RMS over scale, between which entries are chosen: from one value alone at the level 43 to all
-  // at it. Probes grow by a ratio.
-  static constexpr float kLeastRms = 6.5f;
-  static constexpr float kRatio = 1.13f;
+  // Weighted RMS of a group over its scale at the first looks: from little more than one value alone at the
+  // highest level, which is 43, to all at it. Normally distributed values are best at about 20.
+  static constexpr float kLooks[] = {8.0f, 12.5f, 19.0f, 29.0f, 44.0f};
   static const GridColumns<8>& columns() {
     static const GridColumns<8> grid(kIq2XxsGrid);
     return grid;
@@ -55,9 +58,9 @@ struct Iq2Xxs {
 };
 struct Iq3Xxs {
   static constexpr int kDims = 4;
+  static constexpr int kParts = 2;
   static constexpr float kScalePart = 0.5f;
-  static constexpr float kLeastRms = 10.0f;
-  static constexpr float kRatio = 1.125f;
+  static constexpr float kLooks[] = {12.0f, 18.0f, 27.0f, 41.0f, 62.0f};
   static const GridColumns<4>& columns() {
     static const GridColumns<4> grid(kIq3XxsGrid);
     return grid;
@@ -92,31 +95,109 @@ void fill_lines(const GridColumns<kDims>& grid, const float* magnitudes, const f
   }
 }
 
-struct Best {
-  float score;
+// The line of one entry.
+struct Line {
+  float a;
+  float b;
   int entry;
+  float score(float slope) const { return b - slope * a; }
 };
-// Least b - slope * a; the first of equals.
-Best least_line(const float* a, const float* b, float slope) {
-  Lanes best = load_lanes(b) - load_lanes(a) * slope;
-  Lanes entry{};
+
+// The least lines of a set at the slopes of the first look.
+void look_for_least(const float* a, const float* b, const float* slopes, Line* found) {
+  Lanes best[kLooks];
+  Lanes entry[kLooks] = {};
+  for (int look = 0; look < kLooks; ++look) best[look] = load_lanes(b) - load_lanes(a) * slopes[look];
   Lanes start{};
   for (int at = kLanes; at < kEntries; at += kLanes) {
     start += static_cast<float>(kLanes);
-    const Lanes score = load_lanes(b + at) - load_lanes(a + at) * slope;
-    entry = score < best ? start : entry;
-    best = score < best ? score : best;
+    const Lanes lane_a = load_lanes(a + at);
+    const Lanes lane_b = load_lanes(b + at);
+    for (int look = 0; look < kLooks; ++look) {
+      const Lanes score = lane_b - lane_a * slopes[look];
+      entry[look] = score < best[look] ? start : entry[look];
+      best[look] = score < best[look] ? score : best[look];
+    }
   }
-  Best least{best[0], static_cast<int>(entry[0])};
-  for (int lane = 1; lane < kLanes; ++lane) {
-    const int lane_entry = static_cast<int>(entry[lane]) + lane;
-    if (best[lane] < least.score || (best[lane] == least.score && lane_entry < least.entry))
-      least = {best[lane], lane_entry};
+  for (int look = 0; look < kLooks; ++look) {
+    int lane = 0;
+    for (int next = 1; next < kLanes; ++next)
+      if (best[look][next] < best[look][lane]) lane = next;
+    const int least = static_cast<int>(entry[look][lane]) + lane;
+    found[look] = {a[least], b[least], least};
   }
-  return least;
 }
 
-// The best way to encode an octet for one scale.
+// The lines of a set that are least for some slope between two, in the order of the slopes: quickhull.
+class Envelope {
+ public:
+  // `known` are the least lines at ascending slopes; the envelope runs from the first to the last of them.
+  void build(const float* a, const float* b, const Line* known, int known_count) {
+    count_ = 0;
+    at_ = 0;
+    add(known[0]);
+    for (int next = 1; next < known_count; ++next) {
+      const Line first = lines_[count_ - 1];
+      const Line last = known[next];
+      if (!(last.a > first.a)) continue;
+      const Chord chord(first, last);
+      Line below[kEntries];
+      int below_count = 0;
+      for (int entry = 0; entry < kEntries; entry += kLanes) {
+        const Lanes score = load_lanes(b + entry) - load_lanes(a + entry) * chord.slope;
+        const auto is_below = score < chord.score;
+        if ((is_below[0] | is_below[1] | is_below[2] | is_below[3]) == 0) continue;
+        for (int lane = 0; lane < kLanes; ++lane)
+          if (is_below[lane] != 0) below[below_count++] = {a[entry + lane], b[entry + lane], entry + lane};
+      }
+      add_between(first, last, below, below_count);
+      add(last);
+    }
+  }
+  // The least line, for slopes that ascend from call to call.
+  const Line& move_to(float slope) {
+    while (at_ + 1 < count_ && lines_[at_ + 1].score(slope) < lines_[at_].score(slope)) ++at_;
+    return lines_[at_];
+  }
+
+ private:
+  // The slope at which two lines are equal, and the lower of their scores there: neither is below it.
+  struct Chord {
+    Chord(const Line& first, const Line& last)
+        : slope((last.b - first.b) / (last.a - first.a)),
+          score(std::min(first.score(slope), last.score(slope))) {}
+    float slope;
+    float score;
+  };
+  void add(const Line& line) { lines_[count_++] = line; }
+  // Adds what of `below` is on the envelope between two lines that are. All are below the lines' chord.
+  void add_between(const Line& first, const Line& last, const Line* below, int below_count) {
+    if (below_count == 0) return;
+    const float slope = Chord(first, last).slope;
+    Line middle = below[0];
+    for (int at = 1; at < below_count; ++at)
+      if (below[at].score(slope) < middle.score(slope)) middle = below[at];
+    // Equal lines and rounding may leave a middle that is not between.
+    if (!(middle.a > first.a) || !(last.a > middle.a)) return;
+    Line part[kEntries];
+    add_between(first, middle, part, filter(first, middle, below, below_count, part));
+    add(middle);
+    add_between(middle, last, part, filter(middle, last, below, below_count, part));
+  }
+  static int filter(const Line& first, const Line& last, const Line* from, int count, Line* to) {
+    const Chord chord(first, last);
+    int kept = 0;
+    for (int at = 0; at < count; ++at)
+      if (from[at].score(chord.slope) < chord.score) to[kept++] = from[at];
+    return kept;
+  }
+
+  int count_;
+  int at_;
+  Line lines_[kEntries];
+};
+
+// One way to encode an octet.
 struct Choice {
   float a = 0.0f;
   float b = 0.0f;
@@ -127,69 +208,107 @@ struct Choice {
   }
 };
 
+// The ways that are best for some probe.
 struct Octet {
+  int count = 0;
   Choice choices[kProbes];
+  uint8_t at_probe[kProbes];
+
+  void add(int probe, const Choice& choice) {
+    if (count == 0 || !(choices[count - 1] == choice)) choices[count++] = choice;
+    at_probe[probe] = static_cast<uint8_t>(count - 1);
+  }
+  const Choice& best(float scale) const {
+    int least = 0;
+    float least_score = scale * choices[0].b - 2.0f * choices[0].a;
+    for (int at = 1; at < count; ++at) {
+      const float score = scale * choices[at].b - 2.0f * choices[at].a;
+      if (!(score < least_score)) continue;
+      least = at;
+      least_score = score;
+    }
+    return choices[least];
+  }
 };
 
-// Chooses for one octet of IQ2_XXS.
-class WholeChooser {
+// Finds the ways to encode an octet. If its signs are odd in number, one of its parts has a wrong one.
+template <class Format>
+class Chooser {
  public:
-  WholeChooser(const float* magnitudes, const float* weights, bool odd) : odd_(odd) {
-    fill_lines(Iq2Xxs::columns(), magnitudes, weights, lines_);
+  void look(const float* magnitudes, const float* weights, bool odd, const float* slopes) {
+    odd_ = odd;
+    for (int at = 0; at < Format::kParts; ++at) {
+      Part& part = parts_[at];
+      const int first = at * Format::kDims;
+      fill_lines(Format::columns(), magnitudes + first, weights + first, part.lines);
+      if (uses_plain()) look_for_least(part.lines.a, part.lines.b, slopes, part.plain_looks);
+      if (odd) look_for_least(part.lines.flipped_a, part.lines.b, slopes, part.flipped_looks);
+    }
   }
-  Choice choose(float slope) const {
-    const float* a = odd_ ? lines_.flipped_a : lines_.a;
-    const int entry = least_line(a, lines_.b, slope).entry;
-    return {a[entry], lines_.b[entry], {static_cast<uint8_t>(entry), 0}};
+  Choice at_look(int look, float slope) const {
+    const Line* plain[2] = {};
+    const Line* flipped[2] = {};
+    for (int at = 0; at < Format::kParts; ++at) {
+      plain[at] = &parts_[at].plain_looks[look];
+      flipped[at] = &parts_[at].flipped_looks[look];
+    }
+    return combine(plain, flipped, slope);
+  }
+  // Fills the octet for probes between two looks.
+  void probe(int first_look, int last_look, const float* slopes, Octet& octet) const {
+    const int looks = last_look - first_look + 1;
+    Envelope plain_envelopes[Format::kParts];
+    Envelope flipped_envelopes[Format::kParts];
+    for (int at = 0; at < Format::kParts; ++at) {
+      const Part& part = parts_[at];
+      const Lines& lines = part.lines;
+      if (uses_plain()) plain_envelopes[at].build(lines.a, lines.b, part.plain_looks + first_look, looks);
+      if (odd_)
+        flipped_envelopes[at].build(lines.flipped_a, lines.b, part.flipped_looks + first_look, looks);
+    }
+    for (int probe = 0; probe < kProbes; ++probe) {
+      const Line* plain[2] = {};
+      const Line* flipped[2] = {};
+      for (int at = 0; at < Format::kParts; ++at) {
+        if (uses_plain()) plain[at] = &plain_envelopes[at].move_to(slopes[probe]);
+        if (odd_) flipped[at] = &flipped_envelopes[at].move_to(slopes[probe]);
+      }
+      octet.add(probe, combine(plain, flipped, slopes[probe]));
+    }
   }
 
  private:
-  Lines lines_;
-  bool odd_;
-};
+  struct Part {
+    Lines lines;
+    Line plain_looks[kLooks];
+    Line flipped_looks[kLooks];
+  };
+  // With one part alone an odd octet has no use for the right signs.
+  bool uses_plain() const { return !odd_ || Format::kParts > 1; }
 
-// Chooses for one octet of IQ3_XXS. If the signs are odd, one of the halves has the wrong one.
-class HalvesChooser {
- public:
-  HalvesChooser(const float* magnitudes, const float* weights, bool odd) : odd_(odd) {
-    for (int half = 0; half < 2; ++half)
-      fill_lines(Iq3Xxs::columns(), magnitudes + 4 * half, weights + 4 * half, halves_[half]);
-  }
-  Choice choose(float slope) const {
-    Best plain[2];
-    for (int half = 0; half < 2; ++half) plain[half] = least_line(halves_[half].a, halves_[half].b, slope);
-    int flipped = -1;
+  Choice combine(const Line* const* plain, const Line* const* flipped, float slope) const {
+    int wrong = -1;
     if (odd_) {
-      Best with_flip[2];
-      for (int half = 0; half < 2; ++half)
-        with_flip[half] = least_line(halves_[half].flipped_a, halves_[half].b, slope);
-      flipped = with_flip[0].score + plain[1].score <= plain[0].score + with_flip[1].score ? 0 : 1;
-      plain[flipped] = with_flip[flipped];
+      wrong = 0;
+      if constexpr (Format::kParts == 2) {
+        const float first_cost = flipped[0]->score(slope) - plain[0]->score(slope);
+        const float second_cost = flipped[1]->score(slope) - plain[1]->score(slope);
+        if (second_cost < first_cost) wrong = 1;
+      }
     }
     Choice choice;
-    for (int half = 0; half < 2; ++half) {
-      const int entry = plain[half].entry;
-      choice.entry[half] = static_cast<uint8_t>(entry);
-      choice.a += half == flipped ? halves_[half].flipped_a[entry] : halves_[half].a[entry];
-      choice.b += halves_[half].b[entry];
+    for (int at = 0; at < Format::kParts; ++at) {
+      const Line& line = at == wrong ? *flipped[at] : *plain[at];
+      choice.a += line.a;
+      choice.b += line.b;
+      choice.entry[at] = static_cast<uint8_t>(line.entry);
     }
     return choice;
   }
 
- private:
-  Lines halves_[2];
-  bool odd_;
+  bool odd_ = false;
+  Part parts_[Format::kParts];
 };
-
-template <class Chooser>
-void bisect(const Chooser& chooser, const float* slopes, int first, int last, Octet& octet) {
-  if (last - first < 2) return;
-  const int middle = (first + last) / 2;
-  const bool same = octet.choices[first] == octet.choices[last];
-  octet.choices[middle] = same ? octet.choices[first] : chooser.choose(slopes[middle]);
-  bisect(chooser, slopes, first, middle, octet);
-  bisect(chooser, slopes, middle, last, octet);
-}
 
 struct Group {
   float magnitudes[32];
@@ -199,8 +318,8 @@ struct Group {
   float best_scale = 0.0f;  // if the scale were free
 };
 
-template <class Format, class Chooser>
-void prepare_group(const float* values, const float* weights, Group& group) {
+// Fills magnitudes and signs; returns the weighted RMS.
+float measure_group(const float* values, const float* weights, Group& group) {
   float squares = 0.0f;
   float weight = 0.0f;
   for (int column = 0; column < 32; ++column) {
@@ -208,60 +327,64 @@ void prepare_group(const float* values, const float* weights, Group& group) {
     squares += weights[column] * (values[column] * values[column]);
     weight += weights[column];
   }
-  // A group of zeros takes any scale.
-  const float rms = std::max(std::sqrt(squares / weight), 1e-30f);
-  float slopes[kProbes];
-  float probe_rms = Format::kLeastRms;
-  for (int probe = 0; probe < kProbes; ++probe, probe_rms *= Format::kRatio)
-    slopes[probe] = 2.0f * probe_rms / rms;
-
-  for (int part = 0; part < kOctets; ++part) {
+  for (int octet = 0; octet < kOctets; ++octet) {
     int signs = 0;
-    int count = 0;
-    for (int column = 0; column < 8; ++column) {
-      if (!(values[8 * part + column] < 0.0f)) continue;
-      signs |= 1 << column;
-      ++count;
-    }
-    group.signs[part] = static_cast<uint8_t>(signs);
-    group.odd[part] = count % 2 != 0;
-    const Chooser chooser(group.magnitudes + 8 * part, weights + 8 * part, group.odd[part]);
-    Octet& octet = group.octets[part];
-    octet.choices[0] = chooser.choose(slopes[0]);
-    octet.choices[kProbes - 1] = chooser.choose(slopes[kProbes - 1]);
-    bisect(chooser, slopes, 0, kProbes - 1, octet);
+    for (int column = 0; column < 8; ++column) signs |= (values[8 * octet + column] < 0.0f ? 1 : 0) << column;
+    group.signs[octet] = static_cast<uint8_t>(signs);
+    group.odd[octet] = std::popcount(static_cast<unsigned>(signs)) % 2 != 0;
   }
+  return std::sqrt(squares / weight);
+}
+
+template <class Format>
+void prepare_group(const float* values, const float* weights, Group& group) {
+  // A group of zeros takes any scale.
+  const float rms = std::max(measure_group(values, weights, group), 1e-30f);
+  float slopes[kLooks];
+  for (int look = 0; look < kLooks; ++look) slopes[look] = 2.0f * Format::kLooks[look] / rms;
+  Chooser<Format> choosers[kOctets];
+  float look_a[kLooks] = {};
+  float look_b[kLooks] = {};
+  for (int octet = 0; octet < kOctets; ++octet) {
+    choosers[octet].look(group.magnitudes + 8 * octet, weights + 8 * octet, group.odd[octet], slopes);
+    for (int look = 0; look < kLooks; ++look) {
+      const Choice choice = choosers[octet].at_look(look, slopes[look]);
+      look_a[look] += choice.a;
+      look_b[look] += choice.b;
+    }
+  }
+  // With the scale fitted, a / b, a group's error is less by a^2 / b.
+  const auto gain = [](float a, float b) { return a > 0.0f ? a / b * a : 0.0f; };
+  int best_look = 0;
+  for (int look = 1; look < kLooks; ++look)
+    if (gain(look_a[look], look_b[look]) > gain(look_a[best_look], look_b[best_look])) best_look = look;
+
+  const int first = std::max(best_look - 1, 0);
+  const int last = std::min(best_look + 1, kLooks - 1);
+  float probes[kProbes];
+  for (int probe = 0; probe < kProbes; ++probe)
+    probes[probe] = slopes[first] + (slopes[last] - slopes[first]) * static_cast<float>(probe) / (kProbes - 1);
+  for (int octet = 0; octet < kOctets; ++octet)
+    choosers[octet].probe(first, last, probes, group.octets[octet]);
   float best_gain = 0.0f;
   for (int probe = 0; probe < kProbes; ++probe) {
     float a = 0.0f;
     float b = 0.0f;
     for (const Octet& octet : group.octets) {
-      a += octet.choices[probe].a;
-      b += octet.choices[probe].b;
+      a += octet.choices[octet.at_probe[probe]].a;
+      b += octet.choices[octet.at_probe[probe]].b;
     }
-    if (!(a > 0.0f) || !(a / b * a > best_gain)) continue;
-    best_gain = a / b * a;
+    if (!(gain(a, b) > best_gain)) continue;
+    best_gain = gain(a, b);
     group.best_scale = a / b;
   }
-}
-
-const Choice& best_choice(const Octet& octet, float scale) {
-  int best = 0;
-  float best_score = std::numeric_limits<float>::max();
-  for (int probe = 0; probe < kProbes; ++probe) {
-    const float score = scale * octet.choices[probe].b - 2.0f * octet.choices[probe].a;
-    if (!(score < best_score)) continue;
-    best = probe;
-    best_score = score;
-  }
-  return octet.choices[best];
 }
 
 // Error of a group under a scale, less sum(w x^2).
 float group_error(const Group& group, float scale) {
   float error = 0.0f;
   for (const Octet& octet : group.octets) {
-    const Choice& choice = best_choice(octet, scale);
+    const Choice& choice = octet.best(scale);
     error += scale * (scale * choice.b - 2.0f * choice.a);
   }
   return error;
@@ -299,7 +422,7 @@ float fitted_d(const Group* groups, const Scales& scales) {
   for (int at = 0; at < kGroups; ++at) {
     const float part = Format::kScalePart * unit(scales.level[at]);
     for (const Octet& octet : groups[at].octets) {
-      const Choice& choice = best_choice(octet, scales.d * part);
+      const Choice& choice = octet.best(scales.d * part);
       a += part * choice.a;
       b += part * part * choice.b;
     }
@@ -354,14 +477,14 @@ void store_u32(uint32_t word, uint8_t* out) {
 void encode_iq2_xxs(const float* values, const float* weights, uint8_t* block) {
   Group groups[kGroups];
   for (int at = 0; at < kGroups; ++at)
-    prepare_group<Iq2Xxs, WholeChooser>(values + 32 * at, weights + 32 * at, groups[at]);
+    prepare_group<Iq2Xxs>(values + 32 * at, weights + 32 * at, groups[at]);
   const Scales scales = search_scales<Iq2Xxs>(groups);
   store_half(scales.d, block);
   for (int at = 0; at < kGroups; ++at) {
     const float scale = scales.d * Iq2Xxs::kScalePart * unit(scales.level[at]);
     uint32_t tail = static_cast<uint32_t>(scales.level[at]) << 28;
     for (int part = 0; part < kOctets; ++part) {
-      const Choice& choice = best_choice(groups[at].octets[part], scale);
+      const Choice& choice = groups[at].octets[part].best(scale);
       block[2 + 8 * at + part] = choice.entry[0];
       tail |= seven_signs<Iq2Xxs>(groups[at], part, choice, weights + 32 * at) << (7 * part);
     }
@@ -372,14 +495,14 @@ void encode_iq2_xxs(const float* values, const float* weights, uint8_t* block) {
 void encode_iq3_xxs(const float* values, const float* weights, uint8_t* block) {
   Group groups[kGroups];
   for (int at = 0; at < kGroups; ++at)
-    prepare_group<Iq3Xxs, HalvesChooser>(values + 32 * at, weights + 32 * at, groups[at]);
+    prepare_group<Iq3Xxs>(values + 32 * at, weights + 32 * at, groups[at]);
   const Scales scales = search_scales<Iq3Xxs>(groups);
   store_half(scales.d, block);
   for (int at = 0; at < kGroups; ++at) {
     const float scale = scales.d * Iq3Xxs::kScalePart * unit(scales.level[at]);
     uint32_t tail = static_cast<uint32_t>(scales.level[at]) << 28;
     for (int part = 0; part < kOctets; ++part) {
-      const Choice& choice = best_choice(groups[at].octets[part], scale);
+      const Choice& choice = groups[at].octets[part].best(scale);
       block[2 + 8 * at + 2 * part] = choice.entry[0];
       block[3 + 8 * at + 2 * part] = choice.entry[1];
       tail |= seven_signs<Iq3Xxs>(groups[at], part, choice, weights + 32 * at) << (7 * part);
