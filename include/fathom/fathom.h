@@ -248,6 +248,14 @@ fathom_status fathom_eval(fathom_session* session, int32_t id);
 fathom_status fathom_eval_batch(fathom_session* const* sessions, const int32_t* ids, size_t count);
 /* Log-probability of ids[1..count) given what precedes them: count - 1 values. The session then holds all. */
 fathom_status fathom_score(fathom_session* session, const int32_t* ids, size_t count, double* logprobs);
+/* Logits [vocab_size] that follow the token at `position`; valid during the call. Returning false ends the
+ * evaluation: FATHOM_CANCELLED. */
+typedef bool (*fathom_logits_fn)(void* user, int64_t position, const float* logits, size_t vocab_size);
+/* Evaluates tokens after those that are held and shows the logits of each, in order. Every layer runs on
+ * every token, so this is slower than fathom_sync(). The session then holds them all; when it ends early, up to
+ * a step's tokens more than were shown. FATHOM_STATE after a cancelled sync. */
+fathom_status fathom_evaluate(fathom_session* session, const int32_t* ids, size_t count, fathom_logits_fn show,
+                              void* user);
 
 int64_t fathom_session_position(const fathom_session* session); /* tokens held */
 int64_t fathom_session_context(const fathom_session* session);  /* tokens that fit */
@@ -313,6 +321,64 @@ void fathom_snapshot_free(fathom_snapshot* snapshot);
  * neither the session nor an existing file has changed. */
 fathom_status fathom_session_save(const fathom_session* session, const char* path);
 fathom_status fathom_session_load(fathom_session* session, const char* path);
+
+/* ---- Quality: perplexity, and the distance from another model's predictions; docs/eval.md ---- */
+
+typedef struct fathom_quality_options {
+  size_t size;
+  fathom_engine* reference;   /* another engine of the same vocabulary, run side by side; NULL: none */
+  const char* reference_path; /* or what save_path kept of one; NULL: none. Not both */
+  const char* save_path;      /* keeps this engine's predictions; NULL: no */
+  int64_t context_tokens;     /* of a window; 0: 2048 or the model's, if less */
+  int64_t stride_tokens;      /* from window to window; 0: each begins where the last one ends */
+  fathom_progress_fn progress;
+  void* progress_user;
+} fathom_quality_options;
+void fathom_quality_options_init(fathom_quality_options* options);
+
+/* A mean over tokens and its standard errors: as if tokens were independent, and from a bootstrap over
+ * windows. NaN where there are fewer than two. */
+typedef struct fathom_estimate {
+  double value, error, window_error;
+} fathom_estimate;
+typedef struct fathom_quality {
+  size_t size; /* as in fathom_engine_info */
+  int64_t tokens, windows;
+  bool has_reference;
+  fathom_estimate nll, perplexity; /* nats a token */
+  /* Zero without a reference. */
+  fathom_estimate reference_nll, reference_perplexity;
+  fathom_estimate nll_difference;         /* model - reference, paired */
+  fathom_estimate divergence;             /* KL(reference || model), nats a token */
+  double divergence_median, divergence_p99, divergence_max;
+  fathom_estimate same_top;               /* fraction of tokens whose most likely token is the same */
+  fathom_estimate probability_difference; /* of the text's token, model - reference */
+  uint8_t reference_fingerprint[32];
+} fathom_quality;
+/* Documents in `ids` begin at BOS tokens; a window that begins elsewhere gets one in front. `options` may be
+ * NULL. The sessions it needs must fit the engines' budgets. */
+fathom_status fathom_measure_quality(fathom_engine* engine, const int32_t* ids, size_t count,
+                                     const fathom_quality_options* options, fathom_quality* quality);
+
+/* ---- Tools for packs ---- */
+
+typedef struct fathom_importance_options {
+  size_t size;
+  const char* format;     /* "gguf" (default) or "dat" */
+  const char* dataset;    /* name of the text, for the file; NULL: none */
+  int64_t context_tokens; /* of a window; 0: 2048 or the model's, if less */
+} fathom_importance_options;
+void fathom_importance_options_init(fathom_importance_options* options);
+/* Runs a model over a text and writes the mean squares of what goes into each matrix to `path`;
+ * docs/formats/imatrix.md. Progress is the engine options'. */
+fathom_status fathom_collect_importance(const fathom_engine_options* engine_options, const int32_t* ids,
+                                        size_t count, const char* path,
+                                        const fathom_importance_options* options);
+
+/* Tensor by tensor, how far the values of two packs are apart. `filter` is a shell pattern for official names;
+ * NULL: all. Paths and `report` as in fathom_inspect. `threads` 0: one a core. */
+fathom_status fathom_compare(const char* path_a, const char* path_b, const char* filter, int32_t threads,
+                             bool as_json, fathom_progress_fn progress, void* progress_user, char** report);
 
 #ifdef __cplusplus
 }

@@ -43,6 +43,11 @@ int32_t* copy_ids(const std::vector<int32_t>& ids) {
   return copy;
 }
 
+Result<std::span<const int32_t>> ids_of(const int32_t* ids, size_t count) {
+  if (ids == nullptr && count != 0) return Error::invalid("ids: expected {} values, found NULL", count);
+  return std::span<const int32_t>(ids, count);
+}
+
 ProgressFn wrap_progress(fathom_progress_fn progress, void* user) {
   if (progress == nullptr) return {};
   return [progress, user](const Progress& now) {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kDefaultContextTokens = 4096;
 constexpr int64_t kDefaultCheckpointBytes = int64_t{64} << 20;
+constexpr int64_t kCheckpointBytesMax = int64_t{1} << 40;  // of one session; times the most sessions fits
 constexpr int32_t kIoThreadsMax = 1024;
 constexpr int32_t kStepRowsMax = 65536;
 constexpr int32_t kSessionsMax = 65536;
@@ -63,38 +64,6 @@ void make_token_map(const Pack& pack, const Tokenizer& tokenizer, std::vector<in
       "{}: the Engram token map in the file differs from the tokenizer's in {} of {} tokens; "
       "the file's is used",
       pack.files().front().path, different, map.size());
-}
-
-Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings) {
-  FATHOM_ASSIGN(Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
-  FATHOM_TRY(pack.check_complete());
-  auto engine = std::make_unique<fathom_engine>();
-  engine->path = settings.path;
-  engine->name = model_name(settings.path);
-  engine->numerics = settings.numerics;
-  engine->ced = settings.ced;
-  engine->checkpoint_bytes = settings.checkpoint_bytes;
-  engine->audit = pack.audit();
-  for (const PackFile& file : pack.files()) engine->file_bytes += static_cast<int64_t>(file.size_bytes);
-  engine->plan = plan_settings(pack, settings);
-  if (!engine->plan.fits())
-    return Error::no_memory("{} does not fit in memory\n{}", settings.path, engine->plan.report());
-
-  ModelOptions options = settings.model;
-  if (pack.tokenizer().path.empty()) {
-    log_warning("{}: no tokenizer found; only token ids can be used", settings.path);
-  } else {
-    FATHOM_ASSIGN(Tokenizer tokenizer, load_tokenizer(pack.tokenizer()));
-    make_token_map(pack, tokenizer, options.engram_token_map);
-    engine->tokenizer.reset(new fathom_tokenizer{std::move(tokenizer)});
-  }
-  FATHOM_ASSIGN(engine->backend, make_backend(settings));
-  engine->backend_description = engine->backend->description();
-  FATHOM_ASSIGN(engine->model,
-                Model::load(std::move(pack), *engine->backend, std::move(options), settings.progress));
-  log_info("{}: {} layers, {}", engine->name, engine->model->config().num_layers,
-           engine->backend_description);
-  return engine;
 }
 
 int64_t resident_bytes(const fathom_engine& engine) {
@@ -161,6 +130,49 @@ fathom_memory_plan to_c(const MemoryPlan& plan) {
   return out;
 }
 
+Result<void> check_context(int64_t tokens, int64_t longest) {
+  if (tokens >= 1 && tokens <= longest) return {};
+  return Error::invalid("context: expected 1 to {} tokens, which the model was made for, found {}", longest,
+                        tokens);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings, const BackendWrapper& wrap) {
+  FATHOM_ASSIGN(Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
+  FATHOM_TRY(pack.check_complete());
+  auto engine = std::make_unique<fathom_engine>();
+  engine->path = settings.path;
+  engine->name = model_name(settings.path);
+  engine->numerics = settings.numerics;
+  engine->ced = settings.ced;
+  engine->checkpoint_bytes = settings.checkpoint_bytes;
+  engine->audit = pack.audit();
+  for (const PackFile& file : pack.files()) engine->file_bytes += static_cast<int64_t>(file.size_bytes);
+  FATHOM_ASSIGN(engine->plan, plan_settings(pack, settings));
+  if (!engine->plan.fits())
+    return Error::no_memory("{} does not fit in memory\n{}", settings.path, engine->plan.report());
+
+  ModelOptions options = settings.model;
+  if (pack.tokenizer().path.empty()) {
+    log_warning("{}: no tokenizer found; only token ids can be used", settings.path);
+  } else {
+    FATHOM_ASSIGN(Tokenizer tokenizer, load_tokenizer(pack.tokenizer()));
+    make_token_map(pack, tokenizer, options.engram_token_map);
+    engine->tokenizer.reset(new fathom_tokenizer{std::move(tokenizer)});
+  }
+  FATHOM_ASSIGN(engine->backend, make_backend(settings));
+  if (wrap) {
+    FATHOM_ASSIGN(engine->backend, wrap(std::move(engine->backend), pack));
+  }
+  engine->backend_description = engine->backend->description();
+  FATHOM_ASSIGN(engine->model,
+                Model::load(std::move(pack), *engine->backend, std::move(options), settings.progress));
+  log_info("{}: {} layers, {}", engine->name, engine->model->config().num_layers,
+           engine->backend_description);
+  return engine;
+}
+
 // A new session must fit beside what is there already.
 Result<std::unique_ptr<fathom_session>> make_session(fathom_engine& engine, int64_t context_tokens) {
   MemoryPlanOptions wanted = engine.plan.options;
@@ -168,9 +180,7 @@ Result<std::unique_ptr<fathom_session>> make_session(fathom_engine& engine, int6
   wanted.sessions = 1;
   const SessionOptions options{.context_tokens = wanted.context_tokens,
                                .checkpoint_bytes = engine.checkpoint_bytes};
-  if (wanted.context_tokens < 1 || wanted.context_tokens > engine.model->config().max_position_embeddings)
-    return Error::invalid("context: expected 1 to {} tokens, which the model was made for, found {}",
-                          engine.model->config().max_position_embeddings, wanted.context_tokens);
+  FATHOM_TRY(check_context(wanted.context_tokens, engine.model->config().max_position_embeddings));
   const int64_t left = engine.plan.budget_bytes - engine.session_bytes;
   const MemoryPlan plan = plan_memory(engine.model->config(), engine.plan.weights, wanted, left);
   if (!plan.fits())
@@ -183,8 +193,6 @@ Result<std::unique_ptr<fathom_session>> make_session(fathom_engine& engine, int6
   engine.session_bytes += session->planned_bytes;
   return session;
 }
-
-}  // namespace
 
 Result<Settings> read_settings(const fathom_engine_options* given) {
   fathom_engine_options defaults;
@@ -209,8 +217,9 @@ Result<Settings> read_settings(const fathom_engine_options* given) {
     return Error::invalid("context_tokens: expected at least 0, found {}", options.context_tokens);
   if (options.budget_bytes < 0)
     return Error::invalid("budget_bytes: expected at least 0, found {}", options.budget_bytes);
-  if (options.checkpoint_bytes < -1)
-    return Error::invalid("checkpoint_bytes: expected at least -1, found {}", options.checkpoint_bytes);
+  if (options.checkpoint_bytes < -1 || options.checkpoint_bytes > kCheckpointBytesMax)
+    return Error::invalid("checkpoint_bytes: expected -1 to {}, found {}", kCheckpointBytesMax,
+                          options.checkpoint_bytes);
   settings.context_tokens = options.context_tokens;
   settings.budget_bytes = options.budget_bytes;
   settings.checkpoint_bytes = options.checkpoint_bytes == 0    ? kDefaultCheckpointBytes
@@ -221,10 +230,12 @@ Result<Settings> read_settings(const fathom_engine_options* given) {
   return settings;
 }
 
-MemoryPlan plan_settings(const Pack& pack, const Settings& settings) {
-  const int64_t context = settings.context_tokens != 0
-                              ? settings.context_tokens
-                              : std::min(kDefaultContextTokens, pack.config().max_position_embeddings);
+Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings) {
+  const int64_t longest = pack.config().max_position_embeddings;
+  const int64_t context =
+      settings.context_tokens != 0 ? settings.context_tokens : std::min(kDefaultContextTokens, longest);
+  // No session could be made; and bytes of much longer ones do not fit an integer.
+  FATHOM_TRY(check_context(context, longest));
   return plan_memory(pack,
                      {.numerics = settings.model.numerics,
                       .context_tokens = context,
@@ -297,7 +308,7 @@ fathom_status fathom_plan(const fathom_engine_options* options, fathom_memory_pl
   return guarded([&]() -> Result<void> {
     FATHOM_ASSIGN(const Settings settings, read_settings(options));
     FATHOM_ASSIGN(const Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
-    const MemoryPlan planned = plan_settings(pack, settings);
+    FATHOM_ASSIGN(const MemoryPlan planned, plan_settings(pack, settings));
     if (text != nullptr) *text = copy_text(planned.report());
     if (plan != nullptr) write_sized(to_c(planned), plan);
     return {};

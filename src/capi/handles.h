@@ -3,9 +3,11 @@
 
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,6 +105,9 @@ inline std::string_view view_or(const char* text, std::string_view otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::string_view(text);
 }
 
+/// `count` ids of a caller.
+Result<std::span<const int32_t>> ids_of(const int32_t* ids, size_t count);
+
 ProgressFn wrap_progress(fathom_progress_fn progress, void* user);
 
 /// `path`, or where $FATHOM_MODEL or the embedded model is; see fathom_engine_options.
@@ -129,6 +134,11 @@ struct Settings {
   ProgressFn progress;
 };
 Result<Settings> read_settings(const fathom_engine_options* options);
-MemoryPlan plan_settings(const Pack& pack, const Settings& settings);
+/// Wraps the backend of an engine about to be loaded from `pack`.
+using BackendWrapper = std::function<Result<std::unique_ptr<Backend>>(std::unique_ptr<Backend>, const Pack& pack)>;
+Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings, const BackendWrapper& wrap = {});
+/// `context_tokens` 0: as planned when the engine was opened.
+Result<std::unique_ptr<fathom_session>> make_session(fathom_engine& engine, int64_t context_tokens);
+Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings);
 
 }  // namespace fathom::capi

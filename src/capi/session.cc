@@ -7,11 +7,6 @@ using namespace fathom::capi;
 
 namespace {
 
-Result<std::span<const int32_t>> ids_of(const int32_t* ids, size_t count) {
-  if (ids == nullptr && count != 0) return Error::invalid("ids: expected {} values, found NULL", count);
-  return std::span<const int32_t>(ids, count);
-}
-
 Result<SamplerOptions> to_options(const fathom_sampling* given) {
   fathom_sampling defaults;
   fathom_sampling_init(&defaults);
@@ -88,6 +83,20 @@ fathom_status fathom_score(fathom_session* session, const int32_t* ids, size_t c
     FATHOM_ASSIGN(const std::vector<double> scores, session->session->score(tokens, session->progress));
     std::copy(scores.begin(), scores.end(), logprobs);
     return {};
+  });
+}
+
+fathom_status fathom_evaluate(fathom_session* session, const int32_t* ids, size_t count, fathom_logits_fn show,
+                              void* user) {
+  return guarded([&]() -> Result<void> {
+    FATHOM_REQUIRE(session);
+    FATHOM_REQUIRE(show);
+    FATHOM_ASSIGN(const auto tokens, ids_of(ids, count));
+    const auto pass_on = [&](int64_t position, std::span<const float> logits) -> Result<void> {
+      if (show(user, position, logits.data(), logits.size())) return {};
+      return Error::cancelled("evaluation ended by its caller at position {}", position);
+    };
+    return session->session->evaluate(tokens, pass_on, session->progress);
   });
 }
 
