@@ -163,6 +163,24 @@ TEST(Plan, SaysWhatFits) {
   fathom_free(report);
 }
 
+TEST(Plan, RefusesWhatNoSessionCanHave) {
+  for (const int64_t context : {int64_t{116}, int64_t{1} << 40, INT64_MAX}) {
+    auto options = options_for(kGolden);
+    options.context_tokens = context;
+    fathom_memory_plan plan{};
+    EXPECT_EQ(fathom_plan(&options, &plan, nullptr), FATHOM_INVALID_ARGUMENT) << context;
+    EXPECT_NE(std::string(fathom_last_error()).find("expected 1 to 115 tokens"), std::string::npos);
+    fathom_engine* engine = nullptr;
+    EXPECT_EQ(fathom_engine_open(&options, &engine), FATHOM_INVALID_ARGUMENT) << context;
+  }
+  auto options = options_for(kGolden);
+  options.checkpoint_bytes = INT64_MAX;
+  EXPECT_EQ(fathom_plan(&options, nullptr, nullptr), FATHOM_INVALID_ARGUMENT);
+  options.checkpoint_bytes = 1;
+  options.context_tokens = 115;
+  EXPECT_OK(fathom_plan(&options, nullptr, nullptr));
+}
+
 // Every backend and thread count gives a deterministic continuation; threads do not change it.
 TEST(Session, ThreadsDoNotChangeWhatIsSampled) {
   Ids texts[2];

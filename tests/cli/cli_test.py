@@ -323,6 +323,8 @@ class SmallCommandsTest(CliTest):
         out, _ = self.fathom("plan", "--ctx", "4096", "--memory", "8GiB")
         self.assertGreater(len(out.splitlines()), 4)
         self.fathom("plan", "--ctx", "4096", "--memory", "1MB", code=3)
+        for context in ("16385", "1M", "2e18"):
+            self.refuses("plan", "--ctx", context, code=1, says="expected 1 to 16384 tokens")
         small = json.loads(self.fathom("plan", "--ctx", "1K", "--memory", "8GB", "--json")[0])
         large = json.loads(self.fathom("plan", "--ctx", "1K", "--memory", "8GB", "--json", "--sessions", "3")[0])
         self.assertEqual(large["kv_bytes"], 3 * small["kv_bytes"])
