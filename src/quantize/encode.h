@@ -3,8 +3,8 @@
 // docs/formats/blocks.md, "How the encoders choose", says how.
 //
 // `importance` is empty (all columns alike) or has one weight >= 0 for each column; only ratios within a
-// block matter. Bytes depend on nothing but the arguments. No allocation; up to 128 KiB of stack.
-// Any thread may call. Values must have passed check_encodable(): a value that is not finite gives unspecified bytes.
+// block matter. Bytes depend on nothing but the arguments. No allocation; up to 128 KiB of stack. Any thread
+// may call. Values must have passed check_encodable(): one that is not finite gives unspecified bytes.
 #pragma once
 
 #include <cstddef>
