@@ -69,7 +69,7 @@ void encode_affine_row(std::span<const float> values, std::span<const float> imp
 void repack_fp4_as_mxfp4(const std::byte* codes, const std::byte* scales, int64_t cols, std::byte* blocks);
 void repack_mxfp4_as_fp4(const std::byte* blocks, int64_t cols, std::byte* codes, std::byte* scales);
 
-/// Scales of FP8 tiles [ceil(rows/32), cols/32] as scales of rows [rows, cols/32]. The codes stay as they are.
+/// Scales of FP8 tiles [ceil(rows/32), cols/32] as scales of rows [rows, cols/32]. The codes stay the same.
 void repeat_fp8_tile_scales(const std::byte* tile_scales, int64_t rows, int64_t scale_cols,
                             std::byte* row_scales);
 

@@ -58,7 +58,8 @@ std::vector<float> uneven_weights(int64_t cols, uint64_t seed) {
   return weights;
 }
 
-std::vector<std::byte> encode(DType type, const std::vector<float>& row, const std::vector<float>& weights = {}) {
+std::vector<std::byte> encode(DType type, const std::vector<float>& row,
+                              const std::vector<float>& weights = {}) {
   std::vector<std::byte> bytes(static_cast<size_t>(row_bytes_of(type, static_cast<int64_t>(row.size()))));
   encode_row(type, row, weights, bytes.data());
   return bytes;
@@ -75,7 +76,8 @@ std::vector<float> decode(DType type, const std::vector<std::byte>& bytes, size_
   return row;
 }
 
-std::vector<float> through(DType type, const std::vector<float>& row, const std::vector<float>& weights = {}) {
+std::vector<float> through(DType type, const std::vector<float>& row,
+                           const std::vector<float>& weights = {}) {
   return decode(type, encode(type, row, weights), row.size());
 }
 
@@ -99,10 +101,11 @@ double relative_rms(const std::vector<float>& row, const std::vector<float>& oth
 // and .352 (IQ2_XXS).
 TEST(Encode, ErrorOnNormalRows) {
   const std::pair<DType, double> bounds[] = {
-      {DType::kF32, 0.0},        {DType::kF16, 0.00021},    {DType::kBF16, 0.0017},   {DType::kQ8_0, 0.0048},
-      {DType::kQ2_K, 0.2605},    {DType::kQ3_K, 0.1448},    {DType::kQ4_K, 0.0706},   {DType::kQ5_K, 0.0350},
-      {DType::kQ6_K, 0.0170},    {DType::kIQ2_XXS, 0.3296}, {DType::kIQ3_XXS, 0.1776}, {DType::kIQ4_NL, 0.0740},
-      {DType::kIQ4_XS, 0.0746},  {DType::kMXFP4, 0.1124},
+      {DType::kF32, 0.0},       {DType::kF16, 0.00021},    {DType::kBF16, 0.0017},
+      {DType::kQ8_0, 0.0048},   {DType::kQ2_K, 0.2605},    {DType::kQ3_K, 0.1448},
+      {DType::kQ4_K, 0.0706},   {DType::kQ5_K, 0.0350},    {DType::kQ6_K, 0.0170},
+      {DType::kIQ2_XXS, 0.3296}, {DType::kIQ3_XXS, 0.1776}, {DType::kIQ4_NL, 0.0740},
+      {DType::kIQ4_XS, 0.0746}, {DType::kMXFP4, 0.1124},
   };
   const std::vector<float> row = normal_row(32768, 1);
   for (const auto& [type, bound] : bounds)
@@ -281,12 +284,14 @@ TEST(Encode, Fp8RowsRoundToThreeBits) {
 TEST(Encode, AffineOfEveryWidth) {
   const std::vector<float> row = normal_row(8192, 13);
   // Of groups of 64 with bfloat16 scales.
-  const std::pair<int, double> bounds[] = {{2, 0.365}, {3, 0.183}, {4, 0.0870}, {5, 0.0430}, {6, 0.0215}, {8, 0.0060}};
+  const std::pair<int, double> bounds[] = {{2, 0.365},  {3, 0.183},  {4, 0.0870},
+                                           {5, 0.0430}, {6, 0.0215}, {8, 0.0060}};
   for (const auto& [bits, bound] : bounds) {
     for (const int group : {32, 64, 128}) {
       for (const DType scale_type : {DType::kF32, DType::kF16, DType::kBF16}) {
         const size_t scale_bytes = static_cast<size_t>(8192 / group * dtype_info(scale_type).block_bytes);
-        std::vector<std::byte> codes(static_cast<size_t>(1024 * bits)), scales(scale_bytes), biases(scale_bytes);
+        std::vector<std::byte> codes(static_cast<size_t>(1024 * bits));
+        std::vector<std::byte> scales(scale_bytes), biases(scale_bytes);
         encode_affine_row(row, {}, {.codes = codes.data(), .scales = scales.data(), .biases = biases.data(),
                                     .scale_type = scale_type, .bits = bits, .group = group});
         std::vector<float> again(row.size());

@@ -6,13 +6,14 @@
 // where a column whose sign is not its own counts negative in A. Where the minus signs are odd in number one
 // column has to take the wrong sign, and the cheapest one for an entry is that of least w |x| g. A and B know
 // no scale: they are computed once for all 256 entries, and the best entry for a scale is the least of
-// B - (2/s) A. Over 1/s that is the lower envelope of 256 lines, or the lower right part of the convex hull of
-// 256 points (A, B). A first look at a few scales, far apart, tells in which interval the group's scale lies;
-// the hull is built for that interval, and the handful of entries on it is all that the choice of the group's
-// and the block's scale then has to look at.
+// B - (2/s) A. Over 1/s that is the lower envelope of 256 lines, or the lower right part of the convex hull
+// of 256 points (A, B). A first look at a few scales, far apart, tells in which interval the group's scale
+// lies; the hull is built for that interval, and the handful of entries on it is all that the choice of the
+// group's and the block's scale then has to look at.
 #include "quantize/formats/iq_encode.h"
 
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "quantize/formats/fit.h"
@@ -362,8 +363,9 @@ void prepare_group(const float* values, const float* weights, Group& group) {
   const int first = std::max(best_look - 1, 0);
   const int last = std::min(best_look + 1, kLooks - 1);
   float probes[kProbes];
+  const float between = (slopes[last] - slopes[first]) / (kProbes - 1);
   for (int probe = 0; probe < kProbes; ++probe)
-    probes[probe] = slopes[first] + (slopes[last] - slopes[first]) * static_cast<float>(probe) / (kProbes - 1);
+    probes[probe] = slopes[first] + between * static_cast<float>(probe);
   for (int octet = 0; octet < kOctets; ++octet)
     choosers[octet].probe(first, last, probes, group.octets[octet]);
   float best_gain = 0.0f;

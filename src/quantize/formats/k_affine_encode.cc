@@ -1,6 +1,4 @@
 // Q2_K, Q4_K and Q5_K: w = (d * scale) * q - dmin * min, scale and min being small integers of a sub-block.
-#include <cstring>
-
 #include "quantize/formats/fit.h"
 #include "quantize/formats/k_encode.h"
 

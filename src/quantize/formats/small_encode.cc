@@ -1,5 +1,7 @@
 #include "quantize/formats/small_encode.h"
 
+#include <cmath>
+
 #include "quantize/formats/symmetric_fit.h"
 
 namespace fathom {
@@ -58,7 +60,8 @@ E2m1Group encode_e2m1(const float* values, const float* weights) {
   E2m1Group group{.scale = 127, .codes = {}};
   const float largest = std::fabs(peak<kCount>(values));
   if (largest == 0.0f) {
-    for (int column = 0; column < kCount; ++column) group.codes[column] = std::signbit(values[column]) ? 8 : 0;
+    for (int column = 0; column < kCount; ++column)
+      group.codes[column] = std::signbit(values[column]) ? 8 : 0;
     return group;
   }
   // In units in which the peak is in [1, 2), squares neither overflow nor vanish.

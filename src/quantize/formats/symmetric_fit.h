@@ -39,7 +39,8 @@ class Iq4Levels {
  public:
   Lanes nearest(Lanes value) const {
     const auto at = __builtin_convertvector(range_.nearest(value * 2.0f - 0.5f) + 254.0f, IntLanes);
-    return Lanes{kIq4Table.level[at[0]], kIq4Table.level[at[1]], kIq4Table.level[at[2]], kIq4Table.level[at[3]]};
+    const float* level = kIq4Table.level;
+    return Lanes{level[at[0]], level[at[1]], level[at[2]], level[at[3]]};
   }
 
  private:
