@@ -20,7 +20,9 @@ class CpuBackend final : public Backend {
                 .more_floats = &more_floats_,
                 .inputs = &inputs_,
                 .outputs = &outputs_,
-                .numbers = &numbers_};
+                .numbers = &numbers_,
+                .prepared = &prepared_,
+                .more_prepared = &more_prepared_};
   }
 
   std::string description() const override {
@@ -70,7 +72,8 @@ class CpuBackend final : public Backend {
                                    .rows = args.rows,
                                    .groups = 1,
                                    .out = args.out,
-                                   .round_to_bf16 = args.round_to_bf16});
+                                   .round_to_bf16 = args.round_to_bf16,
+                                   .inputs_are_bf16 = args.inputs_are_bf16});
   }
   void grouped_linear(const GroupedLinearArgs& args) override { cpu::grouped_linear(context_, args); }
   void rope_angles(const RopeAnglesArgs& args) override { cpu::rope_angles(context_, args); }
@@ -93,6 +96,8 @@ class CpuBackend final : public Backend {
   cpu::Buffer<const float*> inputs_;
   cpu::Buffer<float*> outputs_;
   cpu::Buffer<int32_t> numbers_;
+  cpu::Buffer<uint8_t> prepared_;
+  cpu::Buffer<uint8_t> more_prepared_;
   cpu::Context context_;
 };
 

@@ -40,8 +40,11 @@ struct Scratch {
   Buffer<float> more_values;
   Buffer<const float*> in;  // activation rows of a task
   Buffer<float*> task_out;  // and where its results go
-  Buffer<float*> out;       // the same for one panel of the task
+  Buffer<float*> run_out;   // for neighbouring weight rows that take the same path
+  Buffer<float*> out;       // for one panel
   Buffer<uint64_t> order;
+  Buffer<uint8_t> units;  // decoded weight rows in bfloat16
+  Buffer<const uint8_t*> prepared;  // activation rows of a task, prepared
 };
 
 struct Context {
@@ -53,6 +56,8 @@ struct Context {
   Buffer<const float*>* inputs;
   Buffer<float*>* outputs;
   Buffer<int32_t>* numbers;
+  Buffer<uint8_t>* prepared;  // activation rows as kernels.h, bf16_prepare, makes them
+  Buffer<uint8_t>* more_prepared;
 
   Scratch& scratch_of(int thread) const { return (*scratch)[static_cast<size_t>(thread)]; }
   int thread_count() const { return pool->thread_count(); }

@@ -27,6 +27,10 @@ struct Plan {
   const int32_t* choice;  // [rows * experts_per_token] the choice of a place
   float* hidden;          // [choices, inter]
   float* out;             // [choices, dim]
+  PreparedRows in;         // [rows] for the routed experts' gate and up, in official numerics
+  PreparedRows shared_in;  // [rows]
+  PreparedRows down_in;    // [choices] of `hidden`, for the routed experts
+  PreparedRows shared_down_in;
 
   Group group(int64_t index) const {
     const int32_t expert = groups[index];
@@ -86,17 +90,23 @@ void project_up(const Context& context, Scratch& scratch, const Plan& plan, cons
   const Kernels& kernels = *context.kernels;
   const bool official = args.numerics == Numerics::kOfficial;
   const float** in = scratch.in.get(choices);
+  const uint8_t** prepared_in = scratch.prepared.get(choices);
   float** out = scratch.task_out.get(choices);
   float* up = scratch.values.get(choices * outputs);
   const float* source = group.is_shared ? args.shared_in : args.in;
+  const PreparedRows& prepared = group.is_shared ? plan.shared_in : plan.in;
   for (int64_t m = 0; m < choices; ++m) {
     in[m] = source + plan.row[first + m] * args.dim;
+    prepared_in[m] = prepared.row(plan.row[first + m]);
     out[m] = up + m * outputs;
   }
-  multiply_rows(kernels, scratch, group.weights->up, begin, outputs, {.in = in, .out = out, .rows = choices});
+  const auto multiply = [&](const WeightMatrix& weight) {
+    multiply_rows(kernels, scratch, weight, begin, outputs, {.in = in, .out = out, .rows = choices},
+                  prepared.fit(weight) ? prepared_in : nullptr);
+  };
+  multiply(group.weights->up);
   for (int64_t m = 0; m < choices; ++m) out[m] = plan.hidden + (first + m) * args.inter + begin;
-  multiply_rows(kernels, scratch, group.weights->gate, begin, outputs,
-                {.in = in, .out = out, .rows = choices});
+  multiply(group.weights->gate);
   if (official) kernels.round_to_bf16(up, choices * outputs);
   for (int64_t m = 0; m < choices; ++m) {
     if (official) kernels.round_to_bf16(out[m], outputs);
@@ -111,13 +121,18 @@ void project_down(const Context& context, Scratch& scratch, const Plan& plan, co
                   int64_t first, int64_t choices, int64_t begin, int64_t outputs) {
   const ExpertFfnArgs& args = *plan.args;
   const float** in = scratch.in.get(choices);
+  const uint8_t** prepared_in = scratch.prepared.get(choices);
   float** out = scratch.task_out.get(choices);
+  const PreparedRows& prepared = group.is_shared ? plan.shared_down_in : plan.down_in;
+  const int64_t first_prepared = group.is_shared ? args.rows * args.experts_per_token : 0;
   for (int64_t m = 0; m < choices; ++m) {
     in[m] = plan.hidden + (first + m) * args.inter;
+    prepared_in[m] = prepared.row(first + m - first_prepared);
     out[m] = plan.out + (first + m) * args.dim + begin;
   }
-  multiply_rows(*context.kernels, scratch, group.weights->down, begin, outputs,
-                {.in = in, .out = out, .rows = choices});
+  const WeightMatrix& down = group.weights->down;
+  multiply_rows(*context.kernels, scratch, down, begin, outputs, {.in = in, .out = out, .rows = choices},
+                prepared.fit(down) ? prepared_in : nullptr);
   if (args.numerics == Numerics::kOfficial)
     for (int64_t m = 0; m < choices; ++m) context.kernels->round_to_bf16(out[m], outputs);
 }
@@ -149,14 +164,25 @@ void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
   if (args.rows == 0) return;
   constexpr int64_t kUpOutputs = 32;  // one group of the quantiser
   constexpr int64_t kDownOutputs = 64;
-  const Plan plan = make_plan(context, args);
+  Plan plan = make_plan(context, args);
   const int64_t work = plan.choices * args.inter * args.dim;
+  const int64_t places = args.rows * args.experts_per_token;
+  // The first expert stands for all: one of another type is multiplied in float32.
+  const bool official = args.numerics == Numerics::kOfficial;
+  if (official) {
+    plan.in = prepare_rows(context, args.routed->gate, args.in, args.rows, *context.prepared);
+    plan.shared_in = prepare_rows(context, args.shared->gate, args.shared_in, args.rows, *context.more_prepared);
+  }
   run_stage(context, plan, project_up, args.dim, args.inter, kUpOutputs, 2 * work);
+  if (official) {
+    plan.down_in = prepare_rows(context, args.routed->down, plan.hidden, places, *context.prepared);
+    plan.shared_down_in = prepare_rows(context, args.shared->down, plan.hidden + places * args.inter, args.rows,
+                                       *context.more_prepared);
+  }
   run_stage(context, plan, project_down, args.inter, args.dim, kDownOutputs, work);
 
   // Ids ascend within a row, so the slots' order is the order of the sum; the shared expert comes last.
   run_rows(context, args.rows, (args.experts_per_token + 2) * args.dim / 2, [&](int64_t row, int) {
-    const int64_t places = args.rows * args.experts_per_token;
     float* out = args.out + row * args.dim;
     std::fill(out, out + args.dim, 0.0f);
     for (int slot = 0; slot < args.experts_per_token; ++slot) {

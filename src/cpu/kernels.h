@@ -4,8 +4,8 @@
 // include it (docs/rooms.md). The bodies are in cpu/generic/, written once over a small vector vocabulary;
 // avx2/, avx512/ and portable.cc each compile them with theirs.
 //
-// Order of summation. Every dot product is one accumulator of the vector's lanes that walks the columns in
-// order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the lanes. A tile
+// Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the columns
+// in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the lanes. A tile
 // runs several accumulators side by side and never splits one. So a result depends on its row and its
 // weights, not on how many rows or threads there are; it differs between instruction sets.
 #pragma once
@@ -26,7 +26,22 @@ enum Encoding {
   kEncodingQ8_0,   // 34-byte blocks: f16 scale, then 32 signed bytes
   kEncodingQ2K,    // GGUF blocks of 256 columns, as in tensor/formats/k_quants.h
   kEncodingQ4K,
+  // Read only where `decodes` says so.
+  kEncodingQ3K,
+  kEncodingQ5K,
+  kEncodingQ6K,
+  kEncodingIq1S,
+  kEncodingIq1M,
+  kEncodingIq2Xxs,
+  kEncodingIq2Xs,
+  kEncodingIq2S,
+  kEncodingIq3Xxs,
+  kEncodingIq3S,
+  kEncodingIq4Nl,
+  kEncodingIq4Xs,
+  kEncodingAffine,  // codes of `bits` bits, a scale and a bias for `group` columns
 };
+enum ScaleType { kScaleF32, kScaleF16, kScaleBf16 };
 
 struct EncodedMatrix {
   enum Encoding encoding;
@@ -36,6 +51,11 @@ struct EncodedMatrix {
   int64_t scale_row_bytes;
   int scale_row_shift;
   int64_t cols;
+  // Affine.
+  const uint8_t* biases;
+  int64_t bias_row_bytes;
+  int bits, group;
+  enum ScaleType scale_type;
 };
 
 // Activation rows and where their results go: result of weight row w and row m at out[m][w].
@@ -53,11 +73,28 @@ struct Panel {
   int64_t cols;
 };
 
+// Products in bfloat16: activation rows in the form that `bf16_prepare` gives them, for one encoding.
+struct Bf16Rows {
+  const uint8_t* const* in;  // [rows]
+  float* const* out;         // [rows]
+  int64_t rows;
+};
+struct Bf16Panel {
+  const uint8_t* data;  // [rows, row_bytes] from `bf16_decode`
+  int64_t rows;
+  int64_t row_bytes;
+  int scaled_vectors;  // vectors that share a vector of scales; 0: weights without scales
+  int has_floor;
+};
+
 struct Kernels {
   const char* name;
   // Most activation rows for which dot_encoded beats decoding to a panel.
   int fused_rows;
 
+  // Whether decode reads the encoding, and whether dot_encoded does.
+  int (*decodes)(enum Encoding encoding);
+  int (*is_fused)(enum Encoding encoding);
   // Decodes `count` rows to a panel, zeros in [cols, stride) included.
   void (*decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, float* panel,
                  int64_t stride);
@@ -65,6 +102,19 @@ struct Kernels {
   void (*dot_encoded)(const struct EncodedMatrix* matrix, int64_t row, int64_t count,
                       const struct DotRows* rows);
   void (*dot_panel)(const struct Panel* panel, const struct DotRows* rows);
+
+  // For activations that are bfloat16 numbers; null where the instruction set has no such product. All sums
+  // are float32. Bytes of a prepared row, 0 if the encoding or the width is not for them.
+  int64_t (*bf16_row_bytes)(const struct EncodedMatrix* matrix);
+  void (*bf16_prepare)(const struct EncodedMatrix* matrix, const float* in, uint8_t* out);
+  // Whether this path may be taken for a weight row: its scales leave bfloat16 exact.
+  int (*bf16_row_is_exact)(const struct EncodedMatrix* matrix, int64_t row);
+  // The same results to the bit, without (up to fused_rows rows) and with a panel in between.
+  void (*bf16_dot)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, const struct Bf16Rows* rows);
+  int64_t (*bf16_panel_row_bytes)(const struct EncodedMatrix* matrix);
+  void (*bf16_decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, struct Bf16Panel* panel,
+                      uint8_t* data);
+  void (*bf16_dot_panel)(const struct Bf16Panel* panel, const struct Bf16Rows* rows);
 
   // Cache rows: codes, then scales (tensor/quantize.h). width is a multiple of 32, for q4c of 16.
   void (*decode_q8)(const uint8_t* packed, float* out, int64_t width);

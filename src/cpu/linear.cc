@@ -25,6 +25,9 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
   const int64_t block_outputs = std::min(panels * kPanelRows, group_outputs);
   const int64_t output_blocks = (group_outputs + block_outputs - 1) / block_outputs;
   const int64_t tasks = args.groups * output_blocks * row_blocks;
+  PreparedRows prepared;
+  if (args.inputs_are_bf16)
+    prepared = prepare_rows(context, weight, args.in, args.rows * args.groups, *context.prepared);
 
   run_tasks(context, tasks, args.rows * weight.rows * weight.cols, [&](int64_t task, int thread) {
     Scratch& scratch = context.scratch_of(thread);
@@ -35,12 +38,15 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
     const int64_t rows = std::min(block_rows, args.rows - first_row);
     const float** in = scratch.in.get(rows);
     float** out = scratch.task_out.get(rows);
+    const uint8_t** prepared_in = scratch.prepared.get(rows);
     for (int64_t m = 0; m < rows; ++m) {
-      in[m] = args.in + ((first_row + m) * args.groups + group) * weight.cols;
+      const int64_t source = (first_row + m) * args.groups + group;
+      in[m] = args.in + source * weight.cols;
+      prepared_in[m] = prepared.row(source);
       out[m] = args.out + (first_row + m) * weight.rows + group * group_outputs + first_output;
     }
     multiply_rows(*context.kernels, scratch, weight, group * group_outputs + first_output, outputs,
-                  {.in = in, .out = out, .rows = rows});
+                  {.in = in, .out = out, .rows = rows}, prepared.fit(weight) ? prepared_in : nullptr);
     if (args.round_to_bf16)
       for (int64_t m = 0; m < rows; ++m) context.kernels->round_to_bf16(out[m], outputs);
   });

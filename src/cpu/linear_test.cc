@@ -8,10 +8,16 @@ namespace {
 constexpr Bound kExact = {.of_norm = 1e-5f};
 constexpr Bound kRounded = {.of_norm = 1e-5f, .flipped_share = 0.01f};
 
-void check_linear(DType type, int64_t outputs, int64_t cols, int64_t rows, bool rounded) {
-  SCOPED_TRACE(testing::Message() << dtype_name(type) << " [" << outputs << ", " << cols << "] x " << rows);
-  const TestWeight weight = make_weight(type, outputs, cols, static_cast<uint32_t>(outputs + cols));
-  const std::vector<float> in = Random(5).floats(rows * cols);
+struct Case {
+  bool rounded = false;
+  bool bf16_inputs = false;
+  int bits = 4;
+};
+
+void check_weight(const TestWeight& weight, int64_t rows, const Case& how) {
+  const int64_t outputs = weight.matrix.rows, cols = weight.matrix.cols;
+  const std::vector<float> in =
+      how.bf16_inputs ? Random(5).bf16s(rows * cols) : Random(5).floats(rows * cols);
   check_operation(
       "linear", rows, outputs,
       [&](Backend& backend, int64_t first, int64_t count, float* out) {
@@ -19,31 +25,65 @@ void check_linear(DType type, int64_t outputs, int64_t cols, int64_t rows, bool 
                         .weight = &weight.matrix,
                         .rows = count,
                         .out = out + first * outputs,
-                        .round_to_bf16 = rounded});
+                        .round_to_bf16 = how.rounded,
+                        .inputs_are_bf16 = how.bf16_inputs});
       },
-      rounded ? kRounded : kExact);
+      how.rounded ? kRounded : kExact);
+}
+
+void check_linear(DType type, int64_t outputs, int64_t cols, int64_t rows, const Case& how) {
+  SCOPED_TRACE(testing::Message() << dtype_name(type) << " [" << outputs << ", " << cols << "] x " << rows
+                                  << (how.bf16_inputs ? " bfloat16" : "") << ", " << how.bits << " bits");
+  check_weight(make_weight(type, outputs, cols, static_cast<uint32_t>(outputs + cols), how.bits), rows, how);
 }
 
 TEST(CpuLinear, EveryEncodingIsItsDecoderTimesTheRows) {
-  for (DType type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
-        DType::kMXFP4, DType::kQ8_0, DType::kQ4_K, DType::kQ2_K, DType::kIQ2_XXS, DType::kAffine})
-    check_linear(type, 37, 512, 19, false);
+  for (DType type : kWeightTypes)
+    for (bool bf16_inputs : {false, true}) check_linear(type, 37, 512, 19, {.bf16_inputs = bf16_inputs});
+}
+
+TEST(CpuLinear, AffineCodesOfEveryWidth) {
+  for (int bits : {2, 3, 4, 5, 6, 8})
+    for (bool bf16_inputs : {false, true})
+      check_linear(DType::kAffine, 9, 192, 7, {.bf16_inputs = bf16_inputs, .bits = bits});
+}
+
+TEST(CpuLinear, WidthsOfOneAndOfOddManyBlocks) {
+  for (DType type : kWeightTypes)
+    for (int blocks : {1, 3}) {
+      const int64_t block = std::max(32, dtype_info(type).block_elements);
+      check_linear(type, 21, blocks * (type == DType::kAffine ? 64 : block), 8, {.bf16_inputs = true});
+    }
+}
+
+// Rows whose scales leave bfloat16 stand beside rows whose do not.
+TEST(CpuLinear, ScalesAtTheEndsOfTheirRange) {
+  for (DType type : {DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32, DType::kMXFP4}) {
+    SCOPED_TRACE(dtype_name(type));
+    TestWeight weight = make_weight(type, 70, 64, 8);
+    std::vector<std::byte>& bytes = type == DType::kMXFP4 ? weight.data : weight.scales;
+    const size_t step = type == DType::kMXFP4 ? 17 : 1;
+    constexpr int kScales[] = {67, 187, 127, 66, 188, 60, 120, 119, 121, 200, 130, 131};
+    for (size_t at = 1, number = 0; at < bytes.size(); at += step, ++number)
+      bytes[at] = std::byte{static_cast<uint8_t>(kScales[number / 4 % std::size(kScales)])};
+    check_weight(weight, 5, {.bf16_inputs = true});
+  }
 }
 
 TEST(CpuLinear, ColumnsNeedNotFillABlock) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32})
-    for (int64_t cols : {1, 7, 31, 33, 40, 100}) check_linear(type, 21, cols, 9, false);
+    for (int64_t cols : {1, 7, 31, 33, 40, 100}) for (bool bf16_inputs : {false, true}) check_linear(type, 21, cols, 9, {.bf16_inputs = bf16_inputs});
 }
 
 TEST(CpuLinear, RowCountsAroundTheTiles) {
   for (int64_t outputs : {1, 3, 4, 5, 16, 17})
-    for (int64_t rows : {1, 2, 6, 7, 13}) check_linear(DType::kFp8Tile32, outputs, 64, rows, false);
+    for (int64_t rows : {1, 2, 6, 7, 13}) for (bool bf16_inputs : {false, true})
+        check_linear(DType::kFp8Tile32, outputs, 64, rows, {.bf16_inputs = bf16_inputs});
 }
 
-TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) { check_linear(DType::kBF16, 40, 2048, 130, false); }
+TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) { check_linear(DType::kBF16, 40, 2048, 130, {.bf16_inputs = true}); }
 
-TEST(CpuLinear, ResultsRoundToBfloat16) { check_linear(DType::kFp4Row32, 64, 256, 11, true); }
+TEST(CpuLinear, ResultsRoundToBfloat16) { check_linear(DType::kFp4Row32, 64, 256, 11, {.rounded = true}); }
 
 TEST(CpuLinear, GroupsReadTheirOwnColumns) {
   constexpr int64_t kRows = 7, kCols = 96, kOutputs = 60;
@@ -69,8 +109,7 @@ TEST(CpuLinear, DecodedWeightsAreExact) {
   constexpr int64_t kCols = 256, kOutputs = 33;
   std::vector<float> identity(kCols * kCols, 0.0f);
   for (int64_t k = 0; k < kCols; ++k) identity[static_cast<size_t>(k * kCols + k)] = 1.0f;
-  for (DType type : {DType::kF16, DType::kBF16, DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
-                     DType::kMXFP4, DType::kQ8_0, DType::kQ4_K, DType::kQ2_K}) {
+  for (DType type : kWeightTypes) {
     TestWeight weight = make_weight(type, kOutputs, kCols, 9);
     // All scales that leave float32 finite, the subnormal ones and those whose first factor would overflow.
     for (size_t at = 1; at < weight.scales.size(); ++at)

@@ -43,7 +43,7 @@ struct TestWeight {
   WeightMatrix matrix;
   std::vector<std::byte> data, scales, biases;
 };
-inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t seed) {
+inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t seed, int bits = 4) {
   Random random(seed);
   TestWeight weight;
   WeightMatrix& m = weight.matrix;
@@ -51,7 +51,7 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
   m.rows = rows;
   m.cols = cols;
   if (type == DType::kAffine) {
-    m.bits = 4;
+    m.bits = static_cast<uint16_t>(bits);
     m.group = 64;
     m.scale_type = DType::kBF16;
   }
@@ -85,7 +85,21 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
     case DType::kQ8_0: fill_blocks(34, 0, 0); break;
     case DType::kQ4_K: fill_blocks(144, 0, 2); break;
     case DType::kQ2_K: fill_blocks(84, 80, 82); break;
+    case DType::kQ3_K: fill_blocks(110, 108, 108); break;
+    case DType::kQ5_K: fill_blocks(176, 0, 2); break;
+    case DType::kQ6_K: fill_blocks(210, 208, 208); break;
+    case DType::kIQ1_S: fill_blocks(50, 0, 0); break;
     case DType::kIQ2_XXS: fill_blocks(66, 0, 0); break;
+    case DType::kIQ2_XS: fill_blocks(74, 0, 0); break;
+    case DType::kIQ2_S: fill_blocks(82, 0, 0); break;
+    case DType::kIQ3_XXS: fill_blocks(98, 0, 0); break;
+    case DType::kIQ3_S: fill_blocks(110, 0, 0); break;
+    case DType::kIQ4_NL: fill_blocks(18, 0, 0); break;
+    case DType::kIQ4_XS: fill_blocks(136, 0, 0); break;
+    case DType::kIQ1_M:  // the scale's highest four bits are those of the block's last byte
+      m.data = fill(weight.data, rows * m.row_bytes,
+                    [&](int64_t at) { return at % 56 == 55 ? byte(0x20, 0x2F) : byte(0, 255); });
+      break;
     case DType::kMXFP4:
       m.data = fill(weight.data, rows * m.row_bytes,
                     [&](int64_t at) { return at % 17 == 0 ? byte(118, 130) : byte(0, 255); });
@@ -107,6 +121,13 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
   }
   return weight;
 }
+
+/// Every encoding of weights.
+inline constexpr DType kWeightTypes[] = {
+    DType::kF32,    DType::kF16,       DType::kBF16,     DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
+    DType::kMXFP4,  DType::kQ8_0,      DType::kQ2_K,     DType::kQ3_K,      DType::kQ4_K,     DType::kQ5_K,
+    DType::kQ6_K,   DType::kIQ1_S,     DType::kIQ1_M,    DType::kIQ2_XXS,   DType::kIQ2_XS,   DType::kIQ2_S,
+    DType::kIQ3_XXS, DType::kIQ3_S,    DType::kIQ4_NL,   DType::kIQ4_XS,    DType::kAffine};
 
 /// How results may differ from the definition's.
 struct Bound {

@@ -82,6 +82,7 @@ struct LinearArgs {
   int64_t rows;
   float* out;          // [rows, weight->rows] out
   bool round_to_bf16;  // the result is a bfloat16 tensor
+  bool inputs_are_bf16 = false;  // every value of `in` is a bfloat16 number: products may be taken in it
 };
 
 // One matrix for each group of columns: the attention output projection of the first stage.
@@ -92,6 +93,7 @@ struct GroupedLinearArgs {
   int groups;
   float* out;  // [rows, weight->rows] out
   bool round_to_bf16;
+  bool inputs_are_bf16 = false;
 };
 
 }  // namespace fathom

@@ -7,11 +7,77 @@
 #include "cpu/kernels.h"
 #include "cpu/avx512/vec.h"
 #include "cpu/generic/table.h"
+#include "cpu/avx512/bf16_panel.h"
 
 namespace fathom::cpu {
+namespace {
+
+// Calls `call(encoding)` with the encoding as a constant.
+#define FATHOM_ENCODINGS(with)                                                                        \
+  with(kEncodingQ3K) with(kEncodingQ5K) with(kEncodingQ6K) with(kEncodingIq1S) with(kEncodingIq1M)    \
+  with(kEncodingIq2Xxs) with(kEncodingIq2Xs) with(kEncodingIq2S) with(kEncodingIq3Xxs)                \
+  with(kEncodingIq3S) with(kEncodingIq4Nl) with(kEncodingIq4Xs) with(kEncodingAffine)
+#define FATHOM_BF16_ENCODINGS(with)                                                                   \
+  with(kEncodingBf16) with(kEncodingFp8) with(kEncodingFp4) with(kEncodingMxfp4) with(kEncodingQ8_0)  \
+  with(kEncodingQ2K) with(kEncodingQ4K) FATHOM_ENCODINGS(with)
+
+int decodes_all(enum Encoding) { return 1; }
+
+void decode_any(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel, int64_t stride) {
+  switch (m->encoding) {
+#define FATHOM_CASE(encoding) \
+  case encoding: return decode_floats_as(encoding, m, row, count, panel, stride);
+    FATHOM_ENCODINGS(FATHOM_CASE)
+#undef FATHOM_CASE
+    default: return decode(m, row, count, panel, stride);
+  }
+}
+
+void bf16_dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
+  switch (m->encoding) {
+#define FATHOM_CASE(encoding) \
+  case encoding: return bf16_dot_as(encoding, m, row, count, rows);
+    FATHOM_BF16_ENCODINGS(FATHOM_CASE)
+#undef FATHOM_CASE
+    default: return;
+  }
+}
+
+void bf16_decode(const struct EncodedMatrix* m, int64_t row, int64_t count, struct Bf16Panel* panel,
+                 uint8_t* data) {
+  panel->data = data;
+  panel->rows = count;
+  panel->row_bytes = bf16_panel_row_bytes(m);
+  panel->scaled_vectors = is_direct(m->encoding) ? 0 : unit_vectors(m->encoding);
+  panel->has_floor = has_floor(m->encoding);
+  switch (m->encoding) {
+#define FATHOM_CASE(encoding) \
+  case encoding: return decode_panel_as(encoding, m, row, count, data);
+    FATHOM_BF16_ENCODINGS(FATHOM_CASE)
+#undef FATHOM_CASE
+    default: return;
+  }
+}
+
+struct Kernels avx512_table() {
+  make_grid_tables();
+  struct Kernels table = kernel_table("avx512");
+  table.decodes = decodes_all;
+  table.decode = decode_any;
+  table.bf16_row_bytes = bf16_row_bytes;
+  table.bf16_prepare = bf16_prepare;
+  table.bf16_row_is_exact = bf16_row_is_exact;
+  table.bf16_dot = bf16_dot;
+  table.bf16_panel_row_bytes = bf16_panel_row_bytes;
+  table.bf16_decode = bf16_decode;
+  table.bf16_dot_panel = bf16_dot_panel;
+  return table;
+}
+
+}  // namespace
 
 const struct Kernels* avx512_kernels(void) {
-  static const struct Kernels table = kernel_table("avx512");
+  static const struct Kernels table = avx512_table();
   return &table;
 }
 

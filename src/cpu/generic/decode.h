@@ -21,10 +21,8 @@ FATHOM_INLINE int block_bytes(enum Encoding encoding) {
     case kEncodingFp4: return 16;
     case kEncodingMxfp4: return 17;
     case kEncodingQ8_0: return 34;
-    case kEncodingQ2K:
-    case kEncodingQ4K: return 0;
+    default: return 0;
   }
-  return 0;
 }
 
 // e4m3 bits moved into a float32: the value times 2^-120.
@@ -110,14 +108,20 @@ FATHOM_INLINE void decode_block(enum Encoding encoding, const uint8_t* row, cons
     case kEncodingQ8_0: q8_0_block(p, out); break;
     case kEncodingQ2K: q2_k_block(row + b / 8 * 84, (int)(b % 8), out); break;
     case kEncodingQ4K: q4_k_block(row + b / 8 * 144, (int)(b % 8), out); break;
+    default: break;
   }
 }
+
+static int is_generic(enum Encoding encoding) { return encoding <= kEncodingQ4K; }
 
 FATHOM_INLINE const uint8_t* row_data(const struct EncodedMatrix* m, int64_t row) {
   return m->data + row * m->row_bytes;
 }
 FATHOM_INLINE const uint8_t* row_scales(const struct EncodedMatrix* m, int64_t row) {
   return m->scales + (row >> m->scale_row_shift) * m->scale_row_bytes;
+}
+FATHOM_INLINE const uint8_t* row_biases(const struct EncodedMatrix* m, int64_t row) {
+  return m->biases + row * m->bias_row_bytes;
 }
 
 // The last, partial block of a row: only types with one code a column have one. Zero bytes decode to zero.
@@ -161,6 +165,7 @@ static void decode(const struct EncodedMatrix* m, int64_t row, int64_t count, fl
     case kEncodingQ8_0: return decode_rows(kEncodingQ8_0, m, row, count, panel, stride);
     case kEncodingQ2K: return decode_rows(kEncodingQ2K, m, row, count, panel, stride);
     case kEncodingQ4K: return decode_rows(kEncodingQ4K, m, row, count, panel, stride);
+    default: return;
   }
 }
 

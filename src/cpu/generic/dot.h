@@ -170,6 +170,7 @@ static void dot_encoded(const struct EncodedMatrix* m, int64_t row, int64_t coun
     case kEncodingQ8_0: return dot_encoded_as(kEncodingQ8_0, m, row, count, in);
     case kEncodingQ2K: return dot_encoded_as(kEncodingQ2K, m, row, count, in);
     case kEncodingQ4K: return dot_encoded_as(kEncodingQ4K, m, row, count, in);
+    default: return;
   }
 }
 

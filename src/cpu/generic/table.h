@@ -14,6 +14,8 @@ FATHOM_INLINE struct Kernels kernel_table(const char* name) {
   struct Kernels table = {};
   table.name = name;
   table.fused_rows = kFusedRows;
+  table.decodes = is_generic;
+  table.is_fused = is_generic;
   table.decode = decode;
   table.dot_encoded = dot_encoded;
   table.dot_panel = dot_panel;
