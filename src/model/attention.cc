@@ -15,13 +15,13 @@ void StepRunner::run_attention(const LayerPlan& plan, const LayerWeights& w, con
     const Angles kind = plan.ratio > 0 ? kYarn : kPlain;
     const float* in = quantized_if(w.wq_a.quantize_input, s_.hidden, config_.hidden_size, s_.hidden_quantized);
     backend_.linear({.in = in, .weight = &w.wq_a.weight, .rows = rows_.rows, .out = s_.q_low,
-                     .round_to_bf16 = official_});
+                     .round_to_bf16 = official_, .inputs_are_bf16 = official_});
     backend_.rms_norm({.in = s_.q_low, .weight = w.q_norm.floats(), .rows = rows_.rows,
                        .width = config_.q_lora_rank, .eps = static_cast<float>(config_.rms_norm_eps),
                        .out = s_.q_low, .numerics = numerics_});
     const float* q_low = quantized_if(w.wq_b.quantize_input, s_.q_low, config_.q_lora_rank, s_.q_low_quantized);
     backend_.linear({.in = q_low, .weight = &w.wq_b.weight, .rows = rows_.rows, .out = s_.query,
-                     .round_to_bf16 = official_});
+                     .round_to_bf16 = official_, .inputs_are_bf16 = official_});
     backend_.rope({.data = s_.query, .cosines = s_.cosines[kind], .sines = s_.sines[kind], .rows = rows_.rows,
                    .heads = config_.num_heads, .head_dim = config_.head_dim, .pairs = config_.rope_dim / 2,
                    .inverse = false, .numerics = numerics_});
@@ -36,7 +36,7 @@ void StepRunner::store_window_rows(const LayerPlan& plan, const LayerWeights& w)
   const Angles kind = plan.ratio > 0 ? kYarn : kPlain;
   const float* in = quantized_if(w.wkv.quantize_input, s_.hidden, config_.hidden_size, s_.hidden_quantized);
   backend_.linear({.in = in, .weight = &w.wkv.weight, .rows = rows_.rows, .out = s_.window_kv,
-                   .round_to_bf16 = official_});
+                   .round_to_bf16 = official_, .inputs_are_bf16 = official_});
   backend_.rms_norm({.in = s_.window_kv, .weight = w.kv_norm.floats(), .rows = rows_.rows,
                      .width = config_.head_dim, .eps = static_cast<float>(config_.rms_norm_eps),
                      .out = s_.window_kv, .numerics = numerics_});
@@ -84,7 +84,7 @@ void StepRunner::publish_rows(const LayerPlan& plan, const LayerWeights& w) {
 
   // The key is taken from the latent before it is rotated.
   backend_.linear({.in = s_.latent, .weight = &w.compressor.index_wk, .rows = count, .out = s_.index_key,
-                   .round_to_bf16 = official_});
+                   .round_to_bf16 = official_, .inputs_are_bf16 = official_});
   backend_.rms_norm({.in = s_.index_key, .weight = w.compressor.index_k_norm.floats(), .rows = count,
                      .width = config_.index_head_dim, .eps = eps, .out = s_.index_key, .numerics = numerics_});
   backend_.rope({.data = s_.index_key, .cosines = s_.row_cosines, .sines = s_.row_sines, .rows = count,
@@ -106,14 +106,14 @@ void StepRunner::compress(const LayerPlan& plan, const LayerWeights& w, int sour
   const int64_t width = config_.head_dim;
   if (plan.ratio == 1) {
     backend_.linear({.in = s_.hidden, .weight = &w.compressor.wkv, .rows = rows_.rows, .out = s_.latent,
-                     .round_to_bf16 = official_});
+                     .round_to_bf16 = official_, .inputs_are_bf16 = official_});
     *row_count = rows_.rows;
     return;
   }
   backend_.linear({.in = s_.hidden, .weight = &w.compressor.wkv, .rows = rows_.rows, .out = s_.values,
-                   .round_to_bf16 = false});
+                   .round_to_bf16 = false, .inputs_are_bf16 = official_});
   backend_.linear({.in = s_.hidden, .weight = &w.compressor.wgate, .rows = rows_.rows, .out = s_.gates,
-                   .round_to_bf16 = false});
+                   .round_to_bf16 = false, .inputs_are_bf16 = official_});
   for (auto& list : host_pointers_) list.clear();
   for (const RowSegment& segment : rows_.segments) {
     for (int64_t odd = segment.first_position | 1; odd < segment.end(); odd += 2) {
@@ -159,14 +159,14 @@ void StepRunner::select_rows(const LayerPlan& plan, const LayerWeights& w) {
   const float* q_low =
       quantized_if(w.indexer.wq_b.quantize_input, s_.q_low, config_.q_lora_rank, s_.q_low_quantized);
   backend_.linear({.in = q_low, .weight = &w.indexer.wq_b.weight, .rows = rows_.rows, .out = s_.index_query,
-                   .round_to_bf16 = official_});
+                   .round_to_bf16 = official_, .inputs_are_bf16 = official_});
   backend_.rope({.data = s_.index_query, .cosines = s_.cosines[kYarn], .sines = s_.sines[kYarn],
                  .rows = rows_.rows, .heads = config_.index_heads, .head_dim = config_.index_head_dim,
                  .pairs = config_.rope_dim / 2, .inverse = false, .numerics = numerics_});
   backend_.fake_quantize({.data = s_.index_query, .rows = rows_.rows * config_.index_heads,
                           .width = config_.index_head_dim, .format = shape.index_format});
   backend_.linear({.in = s_.hidden, .weight = &w.indexer.weights_proj, .rows = rows_.rows,
-                   .out = s_.index_weights, .round_to_bf16 = official_});
+                   .out = s_.index_weights, .round_to_bf16 = official_, .inputs_are_bf16 = official_});
 
   const int source = shape.source_of_layer[static_cast<size_t>(plan.layer)];
   std::vector<IndexRow>& index_rows = host_index_rows_;
@@ -224,10 +224,10 @@ void StepRunner::attend(const LayerPlan& plan, const LayerWeights& w, const RowS
                  .pairs = config_.rope_dim / 2, .inverse = true, .numerics = numerics_});
   const int64_t low_rank = int64_t{config_.o_groups} * config_.o_lora_rank;
   backend_.grouped_linear({.in = s_.attention_out, .weight = &w.wo_a, .rows = rows_.rows,
-                           .groups = config_.o_groups, .out = s_.low_rank, .round_to_bf16 = official_});
+                           .groups = config_.o_groups, .out = s_.low_rank, .round_to_bf16 = official_, .inputs_are_bf16 = official_});
   const float* in = quantized_if(w.wo_b.quantize_input, s_.low_rank, low_rank, s_.low_rank);
   backend_.linear({.in = in, .weight = &w.wo_b.weight, .rows = rows_.rows, .out = s_.sublayer_out,
-                   .round_to_bf16 = official_});
+                   .round_to_bf16 = official_, .inputs_are_bf16 = official_});
 }
 
 // Rings are written after the step's queries have read them: a step may be longer than a ring.

@@ -63,7 +63,7 @@ Result<void> StepRunner::run_engram(const LayerPlan& plan, const LayerWeights& w
   }
   const float* in = quantized_if(w.engram.wkv.quantize_input, s_.engram_rows, width, s_.engram_rows);
   backend_.linear({.in = in, .weight = &w.engram.wkv.weight, .rows = rows_.rows, .out = s_.engram_kv,
-                   .round_to_bf16 = official_});
+                   .round_to_bf16 = official_, .inputs_are_bf16 = official_});
   backend_.engram_write({.key_value = s_.engram_kv, .gate_weight = w.engram.gate_weight.floats(),
                          .is_masked = nullptr, .rows = rows_.rows, .stream_count = config_.hc_mult,
                          .dim = config_.hidden_size, .norm_eps = static_cast<float>(config_.rms_norm_eps),

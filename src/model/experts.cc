@@ -6,7 +6,7 @@ namespace fathom {
 Result<void> StepRunner::run_experts(const LayerPlan& plan, const LayerWeights& w) {
   const int chosen = config_.experts_per_token;
   backend_.linear({.in = s_.hidden, .weight = &w.router, .rows = rows_.rows, .out = s_.router_logits,
-                   .round_to_bf16 = false});
+                   .round_to_bf16 = false, .inputs_are_bf16 = official_});
   backend_.route({.logits = s_.router_logits, .bias = w.router_bias.floats(), .image_bias = nullptr,
                   .is_image = nullptr, .rows = rows_.rows, .experts = config_.routed_experts,
                   .experts_per_token = chosen,

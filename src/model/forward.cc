@@ -177,7 +177,7 @@ void StepRunner::write_logits(const std::vector<const Segment*>& owners) {
       const int64_t count = std::min(Scratch::kLogitRows, where.rows - row);
       backend_.linear({.in = s_.hidden + (where.offset + row) * config_.hidden_size,
                        .weight = &context_.weights.head, .rows = count, .out = s_.logits,
-                       .round_to_bf16 = false});
+                       .round_to_bf16 = false, .inputs_are_bf16 = official_});
       backend_.download(segment.logits_out + (row - begin) * config_.vocab_size, s_.logits,
                         static_cast<size_t>(count * config_.vocab_size) * sizeof(float));
     }
