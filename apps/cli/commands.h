@@ -19,5 +19,10 @@ Command add_plan(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_detokenize(CLI::App& app);
 Command add_chat_template(CLI::App& app);
+Command add_quantize(CLI::App& app);
+Command add_synth(CLI::App& app);
+Command add_eval(CLI::App& app);
+Command add_imatrix(CLI::App& app);
+Command add_compare(CLI::App& app);
 
 }  // namespace fathom::cli

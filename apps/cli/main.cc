@@ -72,8 +72,9 @@ int run_command(int argc, char** argv) {
   app.set_version_flag("--version", fathom_version(), "Print the version and leave");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  const Command commands[] = {add_run(app),      add_chat(app),       add_inspect(app),      add_plan(app),
-                              add_tokenize(app), add_detokenize(app), add_chat_template(app)};
+  const Command commands[] = {add_run(app),      add_chat(app),       add_inspect(app),       add_plan(app),
+                              add_tokenize(app), add_detokenize(app), add_chat_template(app), add_quantize(app),
+                              add_synth(app),    add_eval(app),       add_imatrix(app),       add_compare(app)};
   if (argc <= 1) {
     remark(app.help());
     return kExitUsage;
