@@ -103,7 +103,8 @@ void inspect_engram(const Pack& pack, Inspection& inspection) {
 void find_problems(Inspection& inspection) {
   std::vector<std::string>& problems = inspection.problems;
   for (const PackFile& file : inspection.files) {
-    if (file.allocated_bytes + kSparseBytesMin < file.size_bytes)
+    const bool has_holes_by_intent = inspection.config.engram.sparse;
+    if (!has_holes_by_intent && file.allocated_bytes + kSparseBytesMin < file.size_bytes)
       problems.push_back(fmt::format("{}: sparse: {} of {} are there", file.path,
                                      format_bytes(static_cast<int64_t>(file.allocated_bytes)),
                                      format_bytes(static_cast<int64_t>(file.size_bytes))));

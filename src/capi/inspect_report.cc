@@ -135,6 +135,9 @@ std::string inspection_text(const Inspection& inspection) {
                       format_bytes(bytes));
   text +=
       fmt::format("tokenizer: {}\n", inspection.tokenizer_path.empty() ? "none" : inspection.tokenizer_path);
+  if (inspection.config.synthetic)
+    text += fmt::format("made up: random weights of fathom synth{}\n",
+                        inspection.config.engram.sparse ? "; Engram tables are holes that read as zeros" : "");
   add_config(text, inspection.config);
   add_tensors(text, inspection);
   add_reads(text, inspection);
@@ -148,6 +151,8 @@ std::string inspection_json(const Inspection& inspection) {
   Json root = {{"path", inspection.path},
                {"dialect", std::string(dialect_name(inspection.dialect))},
                {"tokenizer", inspection.tokenizer_path},
+               {"synthetic", inspection.config.synthetic},
+               {"sparse_engram", inspection.config.engram.sparse},
                {"has_draft", inspection.audit.has_draft},
                {"has_vision", inspection.audit.has_vision},
                {"config", config_json(inspection.config)},

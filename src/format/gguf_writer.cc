@@ -91,34 +91,37 @@ void GgufWriter::add_tensor(std::string_view name, DType type, const std::vector
   records_.push_back({.name = std::string(name), .type = type, .shape = shape});
 }
 
-Result<void> GgufWriter::begin(const std::string& path) {
-  FATHOM_CHECK(!file_, "begin() twice");
-  std::string keys;
-  keys.swap(keys_);
+Result<std::string> GgufWriter::header(const std::string& where) const {
+  GgufWriter out;
   const uint32_t magic_and_version[2] = {0x46554747, 3};
   const uint64_t counts[2] = {records_.size(), key_count_};
-  put(magic_and_version, sizeof(magic_and_version));
-  put(counts, sizeof(counts));
-  keys_ += keys;
+  out.put(magic_and_version, sizeof(magic_and_version));
+  out.put(counts, sizeof(counts));
+  out.keys_ += keys_;
   uint64_t offset = 0;
-  for (Record& record : records_) {
+  for (const Record& record : records_) {
     const std::optional<uint64_t> size = tensor_bytes(record.type, record.shape);
     const std::optional<uint32_t> id = gguf_id_of(record.type);
     if (!size || !id)
-      return Error::invalid("{}: tensor {}: {} {} cannot be stored in GGUF", path, record.name,
+      return Error::invalid("{}: tensor {}: {} {} cannot be stored in GGUF", where, record.name,
                             dtype_name(record.type), shape_text(record.shape));
-    record.size_bytes = *size;
-    put_string(record.name);
+    out.put_string(record.name);
     const uint32_t rank = static_cast<uint32_t>(record.shape.size());
-    put(&rank, sizeof(rank));
-    for (size_t axis = record.shape.size(); axis-- > 0;) put(&record.shape[axis], sizeof(int64_t));
-    put(&*id, sizeof(uint32_t));
-    put(&offset, sizeof(offset));
+    out.put(&rank, sizeof(rank));
+    for (size_t axis = record.shape.size(); axis-- > 0;) out.put(&record.shape[axis], sizeof(int64_t));
+    out.put(&*id, sizeof(uint32_t));
+    out.put(&offset, sizeof(offset));
     offset += (*size + alignment_bytes_ - 1) / alignment_bytes_ * alignment_bytes_;
   }
+  out.keys_.append((alignment_bytes_ - out.keys_.size() % alignment_bytes_) % alignment_bytes_, '\0');
+  return std::move(out.keys_);
+}
+
+Result<void> GgufWriter::begin(const std::string& path) {
+  FATHOM_CHECK(!file_, "begin() twice");
+  FATHOM_ASSIGN(const std::string bytes, header(path));
   FATHOM_ASSIGN(FileWriter file, FileWriter::create(path));
-  FATHOM_TRY(file.append(std::as_bytes(std::span(keys_))));
-  FATHOM_TRY(file.pad_to(alignment_bytes_));
+  FATHOM_TRY(file.append(std::as_bytes(std::span(bytes))));
   file_.emplace(std::move(file));
   return {};
 }
@@ -126,9 +129,10 @@ Result<void> GgufWriter::begin(const std::string& path) {
 Result<void> GgufWriter::write(std::span<const std::byte> bytes) {
   FATHOM_CHECK(file_ && next_ < records_.size(), "write() without a tensor to write");
   const Record& record = records_[next_];
-  if (bytes.size() != record.size_bytes)
+  const uint64_t size_bytes = tensor_bytes(record.type, record.shape).value_or(0);
+  if (bytes.size() != size_bytes)
     return Error::invalid("{}: tensor {}: {} bytes given, expected {}", file_->path(), record.name,
-                          bytes.size(), record.size_bytes);
+                          bytes.size(), size_bytes);
   FATHOM_TRY(file_->append(bytes));
   FATHOM_TRY(file_->pad_to(alignment_bytes_));
   ++next_;

@@ -32,6 +32,10 @@ class GgufWriter {
   /// `shape` outermost first, as in TensorEntry.
   void add_tensor(std::string_view name, DType type, const std::vector<int64_t>& shape);
 
+  /// Keys and records up to where data begins, for who writes data at its place: each tensor begins at a
+  /// multiple of the alignment behind the one before it. `where` names the file in errors.
+  Result<std::string> header(const std::string& where) const;
+
   Result<void> begin(const std::string& path);
   /// The whole bytes of the next tensor.
   Result<void> write(std::span<const std::byte> bytes);
@@ -42,7 +46,6 @@ class GgufWriter {
     std::string name;
     DType type;
     std::vector<int64_t> shape;
-    uint64_t size_bytes = 0;
   };
   void add_key(std::string_view key, GgufType type);
   template <class T>

@@ -243,6 +243,17 @@ Result<void> cut_draft_ratios(ModelConfig& config, std::string_view where) {
   return {};
 }
 
+// The mark that `fathom synth` leaves.
+Result<void> read_synth(const Json& root, const std::string& where, ModelConfig& config) {
+  const auto mark = root.find("fathom_synth");
+  if (mark == root.end()) return {};
+  if (!mark->is_object()) return Error::bad_pack("{}: fathom_synth: expected an object", where);
+  Fields fields(*mark, where + ": fathom_synth");
+  config.synthetic = true;
+  config.engram.sparse = fields.boolean({"sparse_engram"}, false);
+  return fields.fault() ? Result<void>(*fields.fault()) : Result<void>();
+}
+
 Result<void> check_family(const Json& root, const std::string& where) {
   const auto type = root.find("model_type");
   if (type != root.end() && *type != "deepseek_v41" && *type != "deepseek_v41_text")
@@ -314,6 +325,7 @@ Result<ModelConfig> config_from_json(std::string_view text, std::string_view whe
   if (tokens.fault()) return *tokens.fault();
   if (fields.fault()) return *fields.fault();
 
+  FATHOM_TRY(read_synth(root, where, config));
   if (const Json* vision = tokens.find({"vision_config"})) {
     if (!vision->is_object()) return Error::bad_pack("{}: vision_config: expected an object", where);
     if (auto fault = read_vision(*vision, where, config.vision.emplace())) return *fault;

@@ -29,6 +29,7 @@ struct EngramConfig {
   int64_t vocab_size = 0;         // every head has a distinct prime above this as its row count
   int pad_token_id = 0;           // token id, mapped through the token map before use
   int compressed_vocab_size = 0;  // ids the token map produces; 0 = unknown
+  bool sparse = false;            // tables are holes by intent (`fathom synth`): rows may read as zeros
   int columns() const { return (max_ngram - 1) * heads; }  // rows read a token and layer
   int width() const { return columns() * head_dim; }       // inputs of engram.wkv
 };
@@ -98,6 +99,7 @@ struct ModelConfig {
   int eos_token_id = 1;
   int pad_token_id = 2;
   int image_token_id = -1;  // -1: the model has none
+  bool synthetic = false;   // random weights of `fathom synth`
 
   EngramConfig engram;
   DraftConfig draft;

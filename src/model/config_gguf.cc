@@ -99,6 +99,12 @@ void copy_token_ids(const GgufKeys& keys, Json& root) {
   }
 }
 
+void copy_synth_mark(const GgufKeys& keys, Json& root) {
+  if (!keys.has("fathom.synth.sparse_engram")) return;
+  const auto sparse = keys.boolean("fathom.synth.sparse_engram");
+  root["fathom_synth"] = {{"sparse_engram", sparse.ok() && *sparse}};
+}
+
 // Orders, heads and nominal rows of the hash, from the lengths of its arrays.
 Result<void> copy_engram_shape(const GgufKeys& keys, size_t layers, Json& root) {
   FATHOM_ASSIGN(const std::vector<int64_t> multipliers, keys.integers("deepseek41.engram.multipliers"));
@@ -319,6 +325,7 @@ Result<ModelConfig> llama_config(const GgufFile& file) {
   FATHOM_TRY(derive_engram(file, tensors, copy, root));
   if (copy.fault) return *copy.fault;
   copy_token_ids(file.keys, root);
+  copy_synth_mark(file.keys, root);
   return config_from_json(root.dump(), file.keys.where());
 }
 

@@ -184,7 +184,7 @@ Result<void> EngramTable::check_samples() const {
   EngramScratch scratch(scratch_array_bytes());
   FATHOM_ASSIGN([[maybe_unused]] const uint64_t read_bytes, load(rows, scratch));
   for (int which = 0; which < EngramScratch::kArrays; ++which)
-    if (arrays_[which].file) FATHOM_TRY(check_zero_samples(which, rows, scratch));
+    if (arrays_[which].file && !info_.is_sparse) FATHOM_TRY(check_zero_samples(which, rows, scratch));
   FATHOM_TRY(check_scales(rows, scratch));
   std::vector<float> values(static_cast<size_t>(info_.width));
   for (size_t index = 0; index < rows.size(); ++index)

@@ -50,6 +50,7 @@ struct EngramTableInfo {
   DType scale_type = DType::kF8E8M0;
   uint16_t bits = 0;
   uint16_t group = 0;
+  bool is_sparse = false;  // rows may be holes, by intent
 };
 
 /// Hash constants that a GGUF carries. All empty in other packs: they are then derived from the tokenizer.

@@ -114,6 +114,7 @@ Result<EngramTableInfo> Pack::engram_table(int layer) const {
   EngramTableInfo table;
   table.rows = pack.config.engram.rows[static_cast<size_t>(index)];
   table.width = pack.config.engram.head_dim;
+  table.is_sparse = pack.config.engram.sparse;
   if (plane.rows != table.rows)
     return unexpected_tensor(pack, *tensor, fmt::format("{} rows, as the config says", table.rows));
   switch (*tensor->type) {
