@@ -42,7 +42,7 @@ void encode_fp4_row(std::span<const float> values, std::span<const float> import
                     std::byte* scales);
 
 /// e4m3 codes, a byte a column, and cols/32 E8M0 scales (MLX mxfp8). A scale is the smallest that clips
-/// nothing: e4m3 rounds relative to the value, so that no other scale can do better.
+/// nothing: e4m3 rounds relative to the value, so that a larger one only costs small values their bits.
 void encode_fp8_row(std::span<const float> values, std::byte* codes, std::byte* scales);
 
 struct Fp8TileRow {
