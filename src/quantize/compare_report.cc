@@ -44,7 +44,7 @@ std::string comparison_text(const PackComparison& comparison) {
                                  comparison.path_b, comparison.dialect_b);
   size_t width = 6;
   for (const TensorComparison& tensor : comparison.tensors) width = std::max(width, tensor.name.size());
-  text += fmt::format("{:<{}}  {:<12} {:<12} {:>14} {:>14}  {:<10} {:<10} cosine\n", "tensor", width, "type A",
+  text += fmt::format("{:<{}}  {:<18} {:<18} {:>14} {:>14}  {:<10} {:<10} cosine\n", "tensor", width, "type A",
                       "type B", "bytes A", "bytes B", "rel. RMS", "max error");
   int64_t bytes_a = 0, bytes_b = 0;
   std::map<std::string, const TensorComparison*> worst;
@@ -54,7 +54,7 @@ std::string comparison_text(const PackComparison& comparison) {
       continue;
     }
     bytes_a += tensor.bytes_a, bytes_b += tensor.bytes_b;
-    text += fmt::format("{:<{}}  {:<12} {:<12} {:>14} {:>14}  {}", tensor.name, width, tensor.type_a,
+    text += fmt::format("{:<{}}  {:<18} {:<18} {:>14} {:>14}  {}", tensor.name, width, tensor.type_a,
                         tensor.type_b, tensor.bytes_a, tensor.bytes_b, numbers(tensor.error));
     if (tensor.worst_expert >= 0)
       text += fmt::format("  worst: expert {}, {:.4g}", tensor.worst_expert, tensor.worst_error.relative_rms);
