@@ -136,11 +136,11 @@ void read_attention(Fields& fields, ModelConfig& config) {
   config.sliding_window = fields.small({"sliding_window", "window_size"});
   config.rope_theta = fields.number({"rope_theta"});
   config.compress_rope_theta = fields.number({"compress_rope_theta"});
-  config.max_position_embeddings = fields.integer({"max_position_embeddings", "max_seq_len"}, 1048576);
+  config.max_position_embeddings = fields.integer({"max_position_embeddings", "max_seq_len"});
   config.compress_ratios = fields.small_list({"compress_ratios"});
   config.kv_source_layer_ids = fields.small_list({"kv_source_layer_ids"});
   config.index_source_layer_ids = fields.small_list({"index_source_layer_ids"});
-  config.candidate_source_layer_id = fields.small({"candidate_source_layer_id"}, -1);
+  config.candidate_source_layer_id = fields.small({"candidate_source_layer_id"});
   config.candidate_topk_blocks = fields.small({"candidate_topk_blocks"}, 0);
   config.candidate_block_size = fields.small({"candidate_block_size"}, 0);
   config.index_heads = fields.small({"index_n_heads"});

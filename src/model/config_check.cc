@@ -70,7 +70,7 @@ void check_dims(Checker& check, const ModelConfig& c) {
   check.positive("rms_norm_eps", c.rms_norm_eps);
   check.positive("rope_theta", c.rope_theta, 1);
   check.positive("compress_rope_theta", c.compress_rope_theta, 1);
-  check.range("max_position_embeddings", c.max_position_embeddings, 1, int64_t{1} << 31);
+  check.range("max_position_embeddings", c.max_position_embeddings, 1, int64_t{1} << 30);
   check.range("bos_token_id", c.bos_token_id, 0, c.vocab_size - 1);
   check.range("eos_token_id", c.eos_token_id, 0, c.vocab_size - 1);
   check.range("pad_token_id", c.pad_token_id, 0, c.vocab_size - 1);

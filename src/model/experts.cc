@@ -16,16 +16,16 @@ Result<void> StepRunner::run_experts(const LayerPlan& plan, const LayerWeights& 
 
   FATHOM_ASSIGN(const ExpertWeights* experts,
                 context_.weights.experts->acquire(plan.layer, s_.expert_ids, rows_.rows * chosen));
-  const bool any = w.quantize_routed || w.quantize_shared;
+  const bool any = w.quantize_routed.in || w.quantize_shared.in;
   const float* quantized = quantized_if(any, s_.hidden, config_.hidden_size, s_.hidden_quantized);
-  backend_.expert_ffn({.in = w.quantize_routed ? quantized : s_.hidden,
-                       .shared_in = w.quantize_shared ? quantized : s_.hidden,
+  backend_.expert_ffn({.in = w.quantize_routed.in ? quantized : s_.hidden,
+                       .shared_in = w.quantize_shared.in ? quantized : s_.hidden,
                        .ids = s_.expert_ids, .weights = s_.expert_weights, .routed = experts,
                        .shared = &w.shared, .rows = rows_.rows, .experts = config_.routed_experts,
                        .experts_per_token = chosen, .dim = config_.hidden_size,
                        .inter = config_.moe_intermediate_size,
-                       .limit = static_cast<float>(config_.swiglu_limit), .quantize_routed = w.quantize_routed,
-                       .quantize_shared = w.quantize_shared, .out = s_.sublayer_out, .numerics = numerics_});
+                       .limit = static_cast<float>(config_.swiglu_limit), .quantize_routed = w.quantize_routed.down,
+                       .quantize_shared = w.quantize_shared.down, .out = s_.sublayer_out, .numerics = numerics_});
   return {};
 }
 

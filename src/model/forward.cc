@@ -27,17 +27,17 @@ Result<void> StepRunner::run_encoder(std::span<const Segment> segments) {
   set_rows(rows_of(segments));
   FATHOM_TRY(start_engram(segments));
 
-  std::vector<int32_t> tokens;
+  host_tokens_.clear();
   for (const Segment& segment : segments)
-    tokens.insert(tokens.end(), segment.tokens.begin(), segment.tokens.end());
-  upload(s_.tokens, tokens);
+    host_tokens_.insert(host_tokens_.end(), segment.tokens.begin(), segment.tokens.end());
+  upload(s_.tokens, host_tokens_);
   backend_.embed_tokens({.table = &context_.weights.embedding, .tokens = s_.tokens, .rows = rows_.rows,
                          .stream_count = config_.hc_mult, .streams = s_.streams});
   // Layer 0 reads stream 0 alone.
-  std::vector<float> pre(static_cast<size_t>(rows_.rows * config_.hc_mult), 0.0f);
+  host_pre_.assign(static_cast<size_t>(rows_.rows * config_.hc_mult), 0.0f);
   for (size_t row = 0; row < static_cast<size_t>(rows_.rows); ++row)
-    pre[row * static_cast<size_t>(config_.hc_mult)] = 1.0f;
-  upload(s_.pre, pre);
+    host_pre_[row * static_cast<size_t>(config_.hc_mult)] = 1.0f;
+  upload(s_.pre, host_pre_);
 
   const RowLimits all(rows_.segments.size(), 0);
   for (int layer = 0; layer < config_.encoder_layers(); ++layer)

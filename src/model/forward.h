@@ -96,6 +96,8 @@ class StepRunner {
 
   RowSet rows_;                 // rows the streams hold now
   std::vector<int64_t> kept_;   // host-side lists, reused
+  std::vector<int32_t> host_tokens_;
+  std::vector<float> host_pre_;
   std::vector<int32_t> host_positions_;
   std::vector<AttentionRow> host_attention_rows_;
   std::vector<IndexRow> host_index_rows_;

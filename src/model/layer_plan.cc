@@ -18,7 +18,9 @@ std::vector<LayerPlan> make_layer_plan(const ModelConfig& config) {
                                                  : AttentionKind::kReuse;
     if (config.candidate_source_layer_id < 0) continue;
     entry.builds_candidates = layer == config.candidate_source_layer_id;
-    entry.uses_candidates = layer > config.candidate_source_layer_id && entry.selects();
+    // Candidates are blocks of the candidate source's own rows.
+    entry.uses_candidates = layer > config.candidate_source_layer_id && entry.selects() &&
+                            entry.kv_source == config.candidate_source_layer_id;
   }
   return plan;
 }

@@ -32,7 +32,7 @@ struct Model::Impl {
   Result<void> check_features() const;
   Result<void> open_engram();
   Result<void> make_frequencies();
-  void make_fingerprint();
+  Result<void> make_fingerprint();
   Result<void> check(std::span<const Segment> segments) const;
   Result<void> check_logits(std::span<const Segment> segments) const;
 };
@@ -45,6 +45,10 @@ Result<void> Model::Impl::check_features() const {
   if (!config.norm_topk_prob) return Error::unsupported("{}: norm_topk_prob is false, expected true", path);
   if (config.shared_experts != 1)
     return Error::unsupported("{}: n_shared_experts is {}, expected 1", path, config.shared_experts);
+  // A tensor that no layer's role asks for means that the config and the weights disagree about roles.
+  for (const std::string& name : pack.audit().unexpected)
+    if (name.starts_with("layers."))
+      return Error::bad_pack("{}: tensor {} has no place in the model that the config describes", path, name);
   for (const int layer : config.engram.layer_ids)
     if (layer > config.encoder_layers())
       return Error::unsupported("{}: Engram on layer {}, expected at or below layer {}", path, layer,
@@ -112,7 +116,7 @@ Result<void> Model::Impl::make_frequencies() {
 
 // Names, types and sizes of all tensors, and the first bytes of a few spread over the files: enough to tell
 // two sets of weights apart without reading them.
-void Model::Impl::make_fingerprint() {
+Result<void> Model::Impl::make_fingerprint() {
   constexpr size_t kSamples = 32, kSampleBytes = 4096;
   Sha256 hash;
   const auto add = [&](const std::string& text) { hash.update(std::as_bytes(std::span(text))); };
@@ -122,12 +126,14 @@ void Model::Impl::make_fingerprint() {
   std::vector<std::byte> sample(kSampleBytes);
   for (size_t index = 0; index < kSamples && !tensors.empty(); ++index) {
     const PackTensor& tensor = tensors[index * tensors.size() / kSamples];
-    auto file = RandomAccessFile::open(pack.files()[static_cast<size_t>(tensor.file)].path);
-    const size_t bytes = std::min<size_t>(kSampleBytes, tensor.size_bytes);
-    if (file.ok() && file->read_at(tensor.offset_bytes, std::span(sample).first(bytes)).ok())
-      hash.update(std::span(sample).first(bytes));
+    FATHOM_ASSIGN(const RandomAccessFile file,
+                  RandomAccessFile::open(pack.files()[static_cast<size_t>(tensor.file)].path));
+    const auto bytes = std::span(sample).first(std::min<size_t>(kSampleBytes, tensor.size_bytes));
+    FATHOM_TRY(file.read_at(tensor.offset_bytes, bytes));
+    hash.update(bytes);
   }
   fingerprint = hash.finish();
+  return {};
 }
 
 Result<std::unique_ptr<Model>> Model::load(Pack pack, Backend& backend, ModelOptions options,
@@ -146,7 +152,7 @@ Result<std::unique_ptr<Model>> Model::load(Pack pack, Backend& backend, ModelOpt
   FATHOM_TRY(impl->open_engram());
   FATHOM_TRY(impl->make_frequencies());
   FATHOM_ASSIGN(impl->scratch, make_scratch(config, impl->shape, impl->options.step_rows, backend));
-  impl->make_fingerprint();
+  FATHOM_TRY(impl->make_fingerprint());
   impl->runner = std::make_unique<StepRunner>(ForwardContext{
       .config = config,
       .options = impl->options,

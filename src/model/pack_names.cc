@@ -10,7 +10,7 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-// GGUF name of a block's tensor, without ".weight" -> official name. docs/formats/gguf.md.
+// GGUF name of a block's tensor, without ".weight" -> official name. docs/formats/packs.md.
 constexpr NamePair kBlockNames[] = {
     {"attn_norm", "attn_norm.weight"},
     {"ffn_norm", "ffn_norm.weight"},

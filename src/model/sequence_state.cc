@@ -83,6 +83,7 @@ Result<std::unique_ptr<SequenceState>> SequenceState::make(const StateShape& sha
     state->compressed_.push_back(std::move(compressed));
     state->index_keys_.push_back(std::move(keys));
   }
+  state->compressed_ids_.reserve(static_cast<size_t>(capacity_tokens));
   state->reset();
   return state;
 }

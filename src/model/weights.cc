@@ -122,7 +122,7 @@ class Loader {
     return weights;
   }
 
-  Result<std::vector<ExpertWeights>> experts(int layer, bool* quantize) const {
+  Result<std::vector<ExpertWeights>> experts(int layer, LayerWeights::ExpertQuantizers* quantize) const {
     const std::string block = fmt::format("layers.{}", layer);
     const int64_t dim = config_.hidden_size, inter = config_.moe_intermediate_size;
     std::vector<ExpertWeights> experts(static_cast<size_t>(config_.routed_experts));
@@ -134,11 +134,12 @@ class Loader {
       const std::string name = fmt::format("{}.ffn.experts.{}", block, expert);
       for (const WeightMatrix* part : {&experts[expert].gate, &experts[expert].up, &experts[expert].down})
         FATHOM_TRY(check_type(name, *part));
-      const bool quantizes_here = quantizes(name + ".w1.weight", experts[expert].gate);
-      if (expert > 0 && quantizes_here != *quantize)
-        return Error::unsupported("{}: {}: encoding {} differs in kind from the layer's other experts", path(),
-                                  name, dtype_name(experts[expert].gate.type));
-      *quantize = quantizes_here;
+      FATHOM_ASSIGN(const LayerWeights::ExpertQuantizers here, quantizers(name, experts[expert]));
+      if (expert > 0 && here != *quantize)
+        return Error::unsupported("{}: {}: encodings {} and {} differ in kind from the layer's other experts",
+                                  path(), name, dtype_name(experts[expert].gate.type),
+                                  dtype_name(experts[expert].down.type));
+      *quantize = here;
     }
     return experts;
   }
@@ -156,6 +157,15 @@ class Loader {
   bool quantizes(const std::string& name, const WeightMatrix& weight) const {
     if (numerics_ == Numerics::kExact || weight.cols % 32 != 0) return false;
     return pack_.quantize_input(name).value_or(is_fp8_or_fp4(weight.type));
+  }
+
+  // Gate and up read one input, so it is quantised for both or for neither.
+  Result<LayerWeights::ExpertQuantizers> quantizers(const std::string& name, const ExpertWeights& expert) const {
+    const bool gate = quantizes(name + ".w1.weight", expert.gate), up = quantizes(name + ".w3.weight", expert.up);
+    if (gate != up)
+      return Error::unsupported("{}: {}: w1 is {} and w3 is {}: one wants its input in FP8, the other does not",
+                                path(), name, dtype_name(expert.gate.type), dtype_name(expert.up.type));
+    return LayerWeights::ExpertQuantizers{.in = gate, .down = quantizes(name + ".w2.weight", expert.down)};
   }
 
   Result<void> attention(const std::string& prefix, LayerWeights& weights) const {
@@ -208,11 +218,10 @@ class Loader {
     const int64_t dim = config_.hidden_size, inter = config_.moe_intermediate_size;
     FATHOM_ASSIGN(weights.router, matrix(prefix + "gate.weight", config_.routed_experts, dim));
     FATHOM_ASSIGN(weights.router_bias, vector(prefix + "gate.bias", config_.routed_experts));
-    FATHOM_ASSIGN(const Projection gate, projection(prefix + "shared_experts.w1.weight", inter, dim));
-    FATHOM_ASSIGN(const Projection up, projection(prefix + "shared_experts.w3.weight", inter, dim));
-    FATHOM_ASSIGN(const Projection down, projection(prefix + "shared_experts.w2.weight", dim, inter));
-    weights.shared = {.gate = gate.weight, .up = up.weight, .down = down.weight};
-    weights.quantize_shared = gate.quantize_input;
+    FATHOM_ASSIGN(weights.shared.gate, matrix(prefix + "shared_experts.w1.weight", inter, dim));
+    FATHOM_ASSIGN(weights.shared.up, matrix(prefix + "shared_experts.w3.weight", inter, dim));
+    FATHOM_ASSIGN(weights.shared.down, matrix(prefix + "shared_experts.w2.weight", dim, inter));
+    FATHOM_ASSIGN(weights.quantize_shared, quantizers(prefix + "shared_experts", weights.shared));
     return {};
   }
 

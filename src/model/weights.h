@@ -65,8 +65,14 @@ struct LayerWeights {
   WeightMatrix router;   // [experts, dim]
   Buffer router_bias;    // [experts]
   ExpertWeights shared;
-  bool quantize_routed = false;
-  bool quantize_shared = false;
+  // Inputs of gate and up, and of down: as Projection::quantize_input.
+  struct ExpertQuantizers {
+    bool in = false;
+    bool down = false;
+    bool operator==(const ExpertQuantizers&) const = default;
+  };
+  ExpertQuantizers quantize_routed;
+  ExpertQuantizers quantize_shared;
 };
 
 /// Where routed experts come from. Resident experts are all there at load; a store that fetches them makes

@@ -8,14 +8,7 @@
 namespace fathom::reference {
 
 bool ReferenceBackend::supports(DType type) const {
-  switch (type) {
-    case DType::kF64: case DType::kI8: case DType::kU8: case DType::kI16: case DType::kU16:
-    case DType::kI32: case DType::kU32: case DType::kI64: case DType::kU64: case DType::kBool:
-    case DType::kF8E4M3: case DType::kF8E8M0: case DType::kEngramRow264: case DType::kEngramRow136:
-      return false;
-    default:
-      return true;
-  }
+  return is_weight_type(type) && type != DType::kEngramRow264 && type != DType::kEngramRow136;
 }
 
 void* ReferenceBackend::allocate(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
