@@ -219,7 +219,7 @@ Result<std::vector<std::byte>> SequenceState::serialise() const {
   std::vector<std::byte> bytes(sizeof header + static_cast<size_t>(header.payload_bytes));
   std::byte* out = bytes.data();
   const auto put = [&](const void* from, int64_t count) {
-    std::memcpy(out, from, static_cast<size_t>(count));
+    if (count > 0) std::memcpy(out, from, static_cast<size_t>(count));
     out += count;
   };
   const auto put_buffer = [&](const Buffer& from, int64_t count) {

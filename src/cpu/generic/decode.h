@@ -94,7 +94,7 @@ FATHOM_INLINE void decode_block(enum Encoding encoding, const uint8_t* row, cons
   const uint8_t* p = row + b * block_bytes(encoding);
   switch (encoding) {
     case kEncodingF32:
-      for (int v = 0; v < kBlockVectors; ++v) out[v] = f_load((const float*)(p + 4 * kLanes * v));
+      for (int v = 0; v < kBlockVectors; ++v) memcpy(&out[v], p + 4 * kLanes * v, sizeof out[v]);
       break;
     case kEncodingF16:
       for (int v = 0; v < kBlockVectors; ++v) out[v] = f_widen_f16(p + 2 * kLanes * v);
