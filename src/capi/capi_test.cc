@@ -204,6 +204,62 @@ TEST(Session, ThreadsDoNotChangeWhatIsSampled) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+TEST(Session, EvaluateShowsRowsUntilToldToStop) {
+  auto engine = open(options_for(kGolden));
+  auto session = make_session(engine.get()), other = make_session(engine.get());
+  const Ids ids = {0, 17, 45, 99, 200, 3};
+  struct Seen {
+    std::vector<std::vector<float>> rows;
+    size_t most = 100;
+  } seen;
+  const auto look = [](void* user, int64_t position, const float* logits, size_t vocab) {
+    auto& all = *static_cast<Seen*>(user);
+    EXPECT_EQ(position, static_cast<int64_t>(all.rows.size()));
+    all.rows.emplace_back(logits, logits + vocab);
+    return all.rows.size() < all.most;
+  };
+  ASSERT_OK(fathom_evaluate(session.get(), ids.data(), ids.size(), look, &seen));
+  ASSERT_EQ(seen.rows.size(), ids.size());
+  ASSERT_OK(fathom_sync(other.get(), ids.data(), 4, nullptr));
+  std::vector<float> logits(320);
+  ASSERT_OK(fathom_copy_logits(other.get(), logits.data(), logits.size()));
+  EXPECT_EQ(seen.rows[3], logits);
+  seen = {.rows = {}, .most = 2};
+  fathom_session_invalidate(session.get());
+  EXPECT_EQ(fathom_evaluate(session.get(), ids.data(), ids.size(), look, &seen), FATHOM_CANCELLED);
+  EXPECT_EQ(seen.rows.size(), 2u);
+  EXPECT_EQ(fathom_evaluate(session.get(), ids.data(), ids.size(), nullptr, nullptr), FATHOM_INVALID_ARGUMENT);
+}
+
+TEST(Quality, RefusesWhatHasNoMeaning) {
+  auto engine = open(options_for(kGolden));
+  const Ids ids = {0, 17, 45, 99, 200, 3};
+  fathom_quality quality{};
+  ASSERT_OK(fathom_measure_quality(engine.get(), ids.data(), ids.size(), nullptr, &quality));
+  EXPECT_EQ(quality.tokens, 5);
+  EXPECT_FALSE(quality.has_reference);
+  std::vector<double> scores(5);
+  auto session = make_session(engine.get());
+  ASSERT_OK(fathom_score(session.get(), ids.data(), ids.size(), scores.data()));
+  double sum = 0;
+  for (const double score : scores) sum -= score;
+  EXPECT_NEAR(quality.nll.value, sum / 5, 1e-12);
+
+  fathom_quality_options options;
+  fathom_quality_options_init(&options);
+  options.reference = engine.get();
+  EXPECT_EQ(fathom_measure_quality(engine.get(), ids.data(), ids.size(), &options, &quality),
+            FATHOM_INVALID_ARGUMENT);
+  options.reference = nullptr;
+  options.reference_path = kGolden.c_str();
+  EXPECT_NE(fathom_measure_quality(engine.get(), ids.data(), ids.size(), &options, &quality), FATHOM_OK);
+  options.reference_path = nullptr;
+  options.context_tokens = 1 << 20;
+  EXPECT_EQ(fathom_measure_quality(engine.get(), ids.data(), ids.size(), &options, &quality),
+            FATHOM_INVALID_ARGUMENT);
+  EXPECT_EQ(fathom_measure_quality(engine.get(), ids.data(), 1, nullptr, &quality), FATHOM_INVALID_ARGUMENT);
+}
+
 TEST(Session, BatchesAndScores) {
   auto engine = open(options_for(kGolden));
   auto a = make_session(engine.get()), b = make_session(engine.get()), alone = make_session(engine.get());

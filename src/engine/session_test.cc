@@ -322,6 +322,39 @@ TEST_F(SessionTest, ScoresEqualTheLogprobsOfSteps) {
   }
 }
 
+TEST_F(SessionTest, EvaluateGoesOnFromWhatIsHeldAndShowsEveryRow) {
+  const Ids tokens = ids(50);
+  auto session = make(), steps = make();
+  unwrap(session->sync(std::span(tokens).first(13)));
+  unwrap(steps->sync(std::span(tokens).first(13)));
+  int64_t next = 13;
+  const auto look = [&](int64_t at, std::span<const float> row) -> Result<void> {
+    EXPECT_EQ(at, next++);
+    EXPECT_TRUE(steps->eval(tokens[static_cast<size_t>(at)]).ok());
+    EXPECT_EQ(std::vector<float>(row.begin(), row.end()), logits(*steps)) << at;
+    return {};
+  };
+  ASSERT_TRUE(session->evaluate(std::span(tokens).subspan(13), look).ok());
+  EXPECT_EQ(next, 50);
+  EXPECT_EQ(session->tokens(), tokens);
+  EXPECT_EQ(logits(*session), fresh_logits(tokens));
+}
+
+TEST_F(SessionTest, EvaluateEndsWhenItIsToldTo) {
+  auto session = make();
+  const auto stop = [](int64_t at, std::span<const float>) -> Result<void> {
+    if (at == 9) return Error::cancelled("enough");
+    return {};
+  };
+  const auto ended = session->evaluate(ids(40), stop);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().message, "enough");
+  EXPECT_EQ(session->position(), 16);  // two steps of 8 rows
+  EXPECT_EQ(logits(*session), fresh_logits(ids(16)));
+  EXPECT_EQ(session->evaluate(ids(100), stop).error().code, ErrorCode::kContextFull);
+  EXPECT_EQ(session->position(), 16);
+}
+
 TEST_F(SessionTest, InvalidateForgetsAll) {
   auto session = make();
   unwrap(session->sync(ids(40)));
