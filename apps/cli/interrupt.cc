@@ -51,6 +51,7 @@ void catch_signals() {
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, nullptr);
+  sigaction(SIGXFSZ, &ignore, nullptr);  // a limit on the size of files: write() says EFBIG
 }
 
 bool interrupted() { return g_interrupted != 0; }

@@ -8,7 +8,7 @@
 
 namespace fathom::cli {
 
-/// -o, --dialect, --split, --threads, --restart, --no-checksums.
+/// -o, --dialect, --split, --threads, --checkpoint, --restart.
 void add_output_options(CLI::App& app, OutputOptions& options);
 
 /// Reports through `progress`, and stops when interrupted.

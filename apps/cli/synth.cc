@@ -1,8 +1,9 @@
 // fathom synth: a pack of random weights.
+#include "quantize/synth.h"
+
 #include "commands.h"
 #include "model_options.h"
 #include "pack_output_options.h"
-#include "quantize/synth.h"
 
 namespace fathom::cli {
 namespace {
@@ -24,17 +25,23 @@ int run(Options& options) {
 }  // namespace
 
 Command add_synth(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("synth", "Write a pack of random weights in real shapes and encodings");
+  CLI::App* command =
+      app.add_subcommand("synth", "Write a pack of random weights in real shapes and encodings");
   auto options = std::make_shared<Options>();
   SynthOptions& synth = options->synth;
-  command->add_option("--shape", synth.shape, "v41-flash (default), mini, or a config.json")->type_name("NAME");
+  command->add_option("--shape", synth.shape, "v41-flash (default), mini, or a config.json")
+      ->type_name("NAME");
   command->add_option("--layers", synth.layers, "Layers to keep, e.g. 0..1,20..21 (default: all)")
       ->type_name("LIST");
-  command->add_option("--format", synth.format, "official (default), or a recipe: q2, q4, q8, mxfp4, lossless, a file")
+  command
+      ->add_option("--format", synth.format,
+                   "official (default), or a recipe: q2, q4, q8, mxfp4, lossless, a file")
       ->type_name("NAME");
-  command->add_option("--engram", synth.engram,
-                      "Engram tables: full, sparse (holes), none, or rows a column (default: full up to 1 GiB, else "
-                      "sparse)")
+  command
+      ->add_option(
+          "--engram", synth.engram,
+          "Engram tables: full, sparse (holes), none, or rows a column (default: full up to 1 GiB, else "
+          "sparse)")
       ->type_name("MODE");
   add_number(*command, "--seed", synth.seed, 0, 1.8e19, "Of the weights (default 0)");
   command->add_flag("--draft", synth.with_draft, "With draft stages");

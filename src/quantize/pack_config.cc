@@ -102,12 +102,9 @@ Json vision_json(const VisionConfig& v) {
 }  // namespace
 
 std::string config_to_json(const ModelConfig& config, bool with_quantization) {
-  Json text = {{"model_type", "deepseek_v41_text"},
-               {"vocab_size", config.vocab_size},
-               {"hidden_size", config.hidden_size},
-               {"num_hidden_layers", config.num_layers},
-               {"rms_norm_eps", config.rms_norm_eps},
-               {"tie_word_embeddings", false}};
+  Json text = {{"model_type", "deepseek_v41_text"},   {"vocab_size", config.vocab_size},
+               {"hidden_size", config.hidden_size},   {"num_hidden_layers", config.num_layers},
+               {"rms_norm_eps", config.rms_norm_eps}, {"tie_word_embeddings", false}};
   add_attention(config, text);
   add_experts_and_streams(config, text);
   add_engram(config.engram, text);

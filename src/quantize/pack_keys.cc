@@ -17,9 +17,11 @@ std::vector<To> as(const std::vector<From>& values) {
 
 // Constants of all layers one after the other.
 template <class To>
-std::vector<To> joined(const std::vector<EngramLayerHash>& hashes, std::vector<int64_t> EngramLayerHash::*member) {
+std::vector<To> joined(const std::vector<EngramLayerHash>& hashes,
+                       std::vector<int64_t> EngramLayerHash::* member) {
   std::vector<To> all;
-  for (const EngramLayerHash& hash : hashes) all.insert(all.end(), (hash.*member).begin(), (hash.*member).end());
+  for (const EngramLayerHash& hash : hashes)
+    all.insert(all.end(), (hash.*member).begin(), (hash.*member).end());
   return all;
 }
 
@@ -193,9 +195,10 @@ Result<void> derive_hashes(KeyInputs& inputs) {
   if (engram.layer_ids.empty()) return {};
   const int32_t classes = 1 + *std::max_element(inputs.token_map.begin(), inputs.token_map.end());
   if (engram.compressed_vocab_size != 0 && engram.compressed_vocab_size != classes)
-    return Error::bad_pack("the Engram token map has {} classes, expected {} (engram_compressed_vocab_size): the "
-                           "tokenizer is not this model's",
-                           classes, engram.compressed_vocab_size);
+    return Error::bad_pack(
+        "the Engram token map has {} classes, expected {} (engram_compressed_vocab_size): the "
+        "tokenizer is not this model's",
+        classes, engram.compressed_vocab_size);
   FATHOM_ASSIGN(inputs.hashes, derive_engram_hash({.layer_ids = engram.layer_ids,
                                                    .ngram_max = engram.max_ngram,
                                                    .heads = engram.heads,

@@ -16,11 +16,11 @@ namespace fathom {
 struct KeyInputs {
   const ModelConfig* config = nullptr;
   VocabularyData vocabulary;
-  std::vector<int32_t> token_map;         // empty without Engram tables
-  std::vector<EngramLayerHash> hashes;    // likewise
-  std::string recipe;                     // in words
-  std::string importance_file;            // name; empty: none was used
-  std::string source_url;                 // of the model; empty: not said
+  std::vector<int32_t> token_map;       // empty without Engram tables
+  std::vector<EngramLayerHash> hashes;  // likewise
+  std::string recipe;                   // in words
+  std::string importance_file;          // name; empty: none was used
+  std::string source_url;               // of the model; empty: not said
   std::string source_revision;
 };
 

@@ -27,16 +27,18 @@ struct PackFileLayout {
 };
 
 struct PackLayout {
-  std::string output;                  // a folder, or the path of the (first) GGUF
+  std::string output;  // a folder, or the path of the (first) GGUF
   bool is_folder = false;
-  std::vector<PackFileLayout> files;   // a reader begins with the first: it gets its name last
-  std::vector<PlacedTensor> placed;    // one for each PackPlan::stored
+  std::vector<PackFileLayout> files;  // a reader begins with the first: it gets its name last
+  std::vector<PlacedTensor> placed;   // one for each PackPlan::stored
   std::vector<std::pair<std::string, std::string>> texts;  // path, content: beside the files, written last
 };
 
-/// Safetensors shards "model-00001-of-00002.safetensors" of about `shard_bytes` in `folder`, with their index.
+/// Safetensors shards "model-00001-of-00002.safetensors" of about `shard_bytes` in `folder`, with their
+/// index.
 Result<PackLayout> layout_safetensors(const PackPlan& plan, const std::string& folder,
-                                      const std::map<std::string, std::string>& metadata, uint64_t shard_bytes);
+                                      const std::map<std::string, std::string>& metadata,
+                                      uint64_t shard_bytes);
 
 /// One GGUF, or with `shard_bytes` > 0 a split set ("X-00001-of-00003.gguf" beside `path`). `add_keys` adds
 /// the model's keys to the first file.

@@ -18,11 +18,12 @@ std::string tokenizer_config_json() {
          " \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n";
 }
 
-Result<PackLayout> layout_official(const PackPlan& plan, const KeyInputs& keys, const std::string& tokenizer_json,
-                                   const OutputOptions& options) {
+Result<PackLayout> layout_official(const PackPlan& plan, const KeyInputs& keys,
+                                   const std::string& tokenizer_json, const OutputOptions& options) {
   std::map<std::string, std::string> metadata = {{"format", "pt"}, {"fathom.recipe", keys.recipe}};
   if (keys.config->synthetic)
-    metadata["fathom.synth"] = keys.config->engram.sparse ? "random weights, sparse Engram tables" : "random weights";
+    metadata["fathom.synth"] =
+        keys.config->engram.sparse ? "random weights, sparse Engram tables" : "random weights";
   const uint64_t shard_bytes = options.shard_bytes > 0 ? options.shard_bytes : kOfficialShardBytes;
   FATHOM_ASSIGN(PackLayout layout, layout_safetensors(plan, options.output, metadata, shard_bytes));
   const std::filesystem::path folder(options.output);
@@ -74,6 +75,8 @@ Result<OutputPack> OutputPack::open(const PackPlan& plan, KeyInputs keys, const 
   pack.report_.path = layout.output;
   pack.report_.tensors = static_cast<int64_t>(plan.stored.size());
   pack.report_.notes = plan.notes;
+  for (const PlannedUnit& unit : plan.units)
+    if (unit.is_hole) pack.report_.hole_bytes += plan.unit_bytes(unit);
   for (const PackFileLayout& file : layout.files) pack.report_.bytes += file.size_bytes;
   FATHOM_ASSIGN(pack.writer_, PackWriter::open(plan, std::move(layout),
                                                {.identity = identity,

@@ -20,12 +20,12 @@ namespace fathom {
 Result<PackDialect> parse_output_dialect(std::string_view name);
 
 struct OutputOptions {
-  std::string output;          // a folder (official), or a file ending in .gguf
-  std::string dialect;         // empty: ds4 for a name that ends in .gguf, else official
-  uint64_t shard_bytes = 0;    // 0: one GGUF; 10 GB a shard of official packs
-  std::string source_url;      // for the keys of a GGUF
+  std::string output;        // a folder (official), or a file ending in .gguf
+  std::string dialect;       // empty: ds4 for a name that ends in .gguf, else official
+  uint64_t shard_bytes = 0;  // 0: one GGUF; 10 GB a shard of official packs
+  std::string source_url;    // for the keys of a GGUF
   std::string source_revision;
-  int threads = 0;             // 0: one a core
+  int threads = 0;  // 0: one a core
   bool restart = false;
   bool with_checksums = true;
   uint64_t journal_interval_bytes = uint64_t{64} << 20;
@@ -37,6 +37,7 @@ struct OutputReport {
   std::string path;           // of what was written
   std::string checksum_path;  // empty: none
   uint64_t bytes = 0;
+  uint64_t hole_bytes = 0;     // of them are left out
   uint64_t resumed_bytes = 0;  // that an interrupted run had finished
   int64_t tensors = 0;
   std::vector<std::string> notes;  // fallbacks that were taken

@@ -39,8 +39,8 @@ class Planner {
 
   std::string stored_name(const std::string& official) const {
     if (is_official()) return official;
-    return gguf_from_official(official, options_.dialect == PackDialect::kDs4Gguf ? GgufNames::kDs4
-                                                                                  : GgufNames::kLlamaCpp);
+    return gguf_from_official(
+        official, options_.dialect == PackDialect::kDs4Gguf ? GgufNames::kDs4 : GgufNames::kLlamaCpp);
   }
 
   size_t store(std::string name, DType type, std::vector<int64_t> shape) {
@@ -62,9 +62,9 @@ class Planner {
     if (tensor.experts == 0 || !is_official()) return add_unit(tensor, -1, type, stored_name(tensor.name));
     const size_t which = tensor.name.rfind('.', tensor.name.size() - 8);  // before "w1.weight"
     for (int64_t expert = 0; expert < tensor.experts; ++expert)
-      FATHOM_TRY(add_unit(tensor, expert, type,
-                          fmt::format("{}.{}{}", tensor.name.substr(0, which), expert,
-                                      tensor.name.substr(which))));
+      FATHOM_TRY(
+          add_unit(tensor, expert, type,
+                   fmt::format("{}.{}{}", tensor.name.substr(0, which), expert, tensor.name.substr(which))));
     return {};
   }
 
@@ -105,7 +105,8 @@ class Planner {
       const int64_t scale_bytes = tensor.cols / 32;
       if (is_official()) {
         unit.values = store(name, DType::kF8E4M3, {tensor.rows, tensor.cols});
-        unit.scales = store(fmt::format("{}.scale", module_of(name)), DType::kF8E8M0, {tensor.rows, scale_bytes});
+        unit.scales =
+            store(fmt::format("{}.scale", module_of(name)), DType::kF8E8M0, {tensor.rows, scale_bytes});
       } else {
         unit.values = unit.scales = store(name, DType::kI8, {tensor.rows, tensor.cols + scale_bytes});
       }
@@ -158,7 +159,9 @@ void add_copy(PackPlan& plan, const PackTensor& tensor, size_t source, DType typ
 }
 
 uint64_t alignment_of(PackDialect dialect) {
-  return dialect == PackDialect::kDs4Gguf ? kDs4Alignment : dialect == PackDialect::kOfficial ? 1 : kGgufAlignment;
+  return dialect == PackDialect::kDs4Gguf    ? kDs4Alignment
+         : dialect == PackDialect::kOfficial ? 1
+                                             : kGgufAlignment;
 }
 
 }  // namespace fathom

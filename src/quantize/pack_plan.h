@@ -24,14 +24,14 @@ struct StoredTensor {
 struct PlannedUnit {
   enum class Kind { kMatrix, kTable, kCopy };
   Kind kind = Kind::kMatrix;
-  TensorShape tensor;           // of kCopy only the name counts
-  int64_t expert = -1;          // this expert of a bank, which is then stored by itself
-  int layer = -1;               // kTable
-  size_t source = 0;            // kCopy: index into Pack::tensors()
+  TensorShape tensor;            // of kCopy only the name counts
+  int64_t expert = -1;           // this expert of a bank, which is then stored by itself
+  int layer = -1;                // kTable
+  size_t source = 0;             // kCopy: index into Pack::tensors()
   DType encoding = DType::kF32;  // kFp8Tile32, kFp8Row32 and kFp4Row32 where scales stand apart
-  size_t values = 0;            // index into PackPlan::stored
-  size_t scales = 0;            // likewise; equal to `values` where there is no tensor of its own
-  bool is_hole = false;         // a table that is left out, to be read as zeros
+  size_t values = 0;             // index into PackPlan::stored
+  size_t scales = 0;             // likewise; equal to `values` where there is no tensor of its own
+  bool is_hole = false;          // a table that is left out, to be read as zeros
 
   int64_t matrices() const { return expert < 0 && tensor.experts > 0 ? tensor.experts : 1; }
   int64_t rows() const { return tensor.rows; }

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint64_t kTextLimitBytes = uint64_t{1} << 28;
 
-// Enough to tell two inputs apart without reading them: names, types and sizes of all tensors, and bytes of some.
+// Enough to tell two inputs apart without reading them: names, types and sizes of all tensors, and bytes of
+// some.
 Result<std::string> input_identity(const Pack& pack, const QuantizeOptions& options) {
   constexpr size_t kSamples = 64, kSampleBytes = 4096;
   Sha256 hash;
@@ -29,7 +30,8 @@ Result<std::string> input_identity(const Pack& pack, const QuantizeOptions& opti
     const PackTensor& tensor = tensors[index * tensors.size() / kSamples];
     FATHOM_ASSIGN(const RandomAccessFile file,
                   RandomAccessFile::open(pack.files()[static_cast<size_t>(tensor.file)].path));
-    const std::span<std::byte> bytes = std::span(sample).first(std::min<size_t>(kSampleBytes, tensor.size_bytes));
+    const std::span<std::byte> bytes =
+        std::span(sample).first(std::min<size_t>(kSampleBytes, tensor.size_bytes));
     FATHOM_TRY(file.read_at(tensor.offset_bytes, bytes));
     hash.update(bytes);
   }
@@ -52,7 +54,8 @@ void copy_source_keys(const Pack& pack, KeyInputs& keys) {
   copy("general.source.revision", keys.source_revision);
 }
 
-Result<void> add_vocabulary(const Pack& pack, PackDialect dialect, KeyInputs& keys, std::string& tokenizer_json) {
+Result<void> add_vocabulary(const Pack& pack, PackDialect dialect, KeyInputs& keys,
+                            std::string& tokenizer_json) {
   const TokenizerSource& source = pack.tokenizer();
   if (dialect == PackDialect::kOfficial) {
     if (source.path.empty()) return {};
@@ -88,7 +91,8 @@ Result<PackPlan> make_plan(const Pack& pack, const Recipe& recipe, PackDialect d
   if (with_draft && !audit.has_draft)
     return Error::invalid("{}: it has no draft stages to keep", pack.files().front().path);
   PlanOptions options{.dialect = dialect, .with_draft = is_official ? audit.has_draft : with_draft};
-  for (const PackTensor& tensor : pack.tensors()) options.with_vision_bias |= tensor.name.ends_with(".gate.bias_vl");
+  for (const PackTensor& tensor : pack.tensors())
+    options.with_vision_bias |= tensor.name.ends_with(".gate.bias_vl");
   FATHOM_ASSIGN(PackPlan plan, plan_pack(pack.config(), recipe, options));
   if (is_official && audit.has_vision) add_vision(pack, plan);
   return plan;
@@ -116,7 +120,8 @@ Result<OutputReport> quantize_pack(const QuantizeOptions& options) {
   FATHOM_TRY(add_vocabulary(pack, dialect, keys, tokenizer_json));
   copy_source_keys(pack, keys);
   FATHOM_ASSIGN(const std::string identity, input_identity(pack, options));
-  FATHOM_ASSIGN(OutputPack output, OutputPack::open(plan, std::move(keys), tokenizer_json, identity, options.to));
+  FATHOM_ASSIGN(OutputPack output,
+                OutputPack::open(plan, std::move(keys), tokenizer_json, identity, options.to));
   PackRows rows(pack, importance ? &*importance : nullptr);
   return output.write(rows, "quantizing");
 }

@@ -10,9 +10,9 @@ namespace fathom {
 
 struct QuantizeOptions {
   std::string input;
-  std::string recipe;            // name or file; empty: lossless encodings of the dialect where it has them
-  std::string importance;        // file; empty: none
-  bool with_draft = false;       // of a GGUF; official packs keep draft stages that are there
+  std::string recipe;       // name or file; empty: lossless encodings of the dialect where it has them
+  std::string importance;   // file; empty: none
+  bool with_draft = false;  // of a GGUF; official packs keep draft stages that are there
   OutputOptions to;
 };
 

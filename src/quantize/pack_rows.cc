@@ -54,7 +54,8 @@ class Converter {
   const std::byte* scales(int64_t row) const { return source_.scales + row * source_.scale_row_bytes; }
 
   Result<void> copy(int64_t row, int64_t count, const RowTarget& out) const {
-    copy_rows(source_.data, source_.row_bytes, out.values, out.value_stride, unit_.value_row_bytes(), row, count);
+    copy_rows(source_.data, source_.row_bytes, out.values, out.value_stride, unit_.value_row_bytes(), row,
+              count);
     if (out.scales == nullptr) return {};
     const int64_t step = unit_.scale_rows();
     copy_rows(source_.scales, source_.scale_row_bytes, out.scales, out.scale_stride, unit_.scale_row_bytes(),
@@ -87,12 +88,14 @@ class Converter {
   bool shares_scales(int64_t row, int64_t count) const {
     if (source_.type != DType::kFp8Row32) return false;
     for (int64_t r = 1; r < count; ++r)
-      if (std::memcmp(scales(row), scales(row + r), static_cast<size_t>(source_.cols / 32)) != 0) return false;
+      if (std::memcmp(scales(row), scales(row + r), static_cast<size_t>(source_.cols / 32)) != 0)
+        return false;
     return true;
   }
 
   Result<void> tiles(int64_t row, int64_t count, const RowTarget& out) const {
-    std::vector<float> values(static_cast<size_t>(source_.cols * kTileRows)), one(static_cast<size_t>(source_.cols));
+    std::vector<float> values(static_cast<size_t>(source_.cols * kTileRows)),
+        one(static_cast<size_t>(source_.cols));
     for (int64_t r = 0; r < count; r += kTileRows) {
       const int64_t rows = std::min(kTileRows, count - r);
       std::byte* codes = out.values + r * out.value_stride;
@@ -143,7 +146,8 @@ Result<void> PackRows::begin_matrix(const PlannedUnit& unit, int64_t index) {
     return {};
   }
   const int64_t expert = unit.expert >= 0 ? unit.expert : index;
-  if (importance_ != nullptr) columns_ = importance_->for_tensor(tensor.name, tensor.experts > 0 ? expert : -1);
+  if (importance_ != nullptr)
+    columns_ = importance_->for_tensor(tensor.name, tensor.experts > 0 ? expert : -1);
   if (tensor.experts == 0) {
     FATHOM_ASSIGN(matrix_, pack_.matrix(tensor.name, tensor.rows, tensor.cols));
     return {};
@@ -172,7 +176,8 @@ Result<void> PackRows::read(TableWindow& window, int64_t row, int64_t count) {
   if (!window.file) return {};
   const TableArray& place = window.place;
   window.bytes.resize(static_cast<uint64_t>(count - 1) * place.stride_bytes + place.row_bytes);
-  return window.file->read_at(place.offset_bytes + static_cast<uint64_t>(row) * place.stride_bytes, window.bytes);
+  return window.file->read_at(place.offset_bytes + static_cast<uint64_t>(row) * place.stride_bytes,
+                              window.bytes);
 }
 
 Result<void> PackRows::prepare(int64_t row, int64_t count) {

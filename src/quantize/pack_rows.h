@@ -14,8 +14,8 @@
 
 namespace fathom {
 
-/// Encodes rows [row, row + count) of `source` as `unit` says. Columns are weighed by `importance` (or empty).
-/// kBadPack naming tensor and row for values that the encoding cannot hold. Any thread.
+/// Encodes rows [row, row + count) of `source` as `unit` says. Columns are weighed by `importance` (or
+/// empty). kBadPack naming tensor and row for values that the encoding cannot hold. Any thread.
 Result<void> convert_rows(const WeightMatrix& source, const PlannedUnit& unit, int64_t row, int64_t count,
                           std::span<const float> importance, const RowTarget& out);
 
@@ -43,12 +43,12 @@ class PackRows final : public RowSource {
   const Pack& pack_;
   const ImportanceMatrix* importance_;
   const PlannedUnit* unit_ = nullptr;
-  WeightMatrix matrix_;                 // rows from first_row_ on
+  WeightMatrix matrix_;  // rows from first_row_ on
   int64_t first_row_ = 0;
-  std::vector<float> vector_;           // behind matrix_ where that is a small tensor
-  std::span<const float> columns_;      // importance
+  std::vector<float> vector_;       // behind matrix_ where that is a small tensor
+  std::span<const float> columns_;  // importance
   EngramTableInfo table_;
-  TableWindow windows_[3];              // data, scales, biases
+  TableWindow windows_[3];  // data, scales, biases
   std::vector<std::byte> copied_;
 };
 

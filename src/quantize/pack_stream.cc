@@ -31,7 +31,8 @@ class Streamer {
 
   Result<void> run() {
     done_bytes_ = writer_.resumed_bytes();
-    total_bytes_ = plan_.data_bytes();
+    for (const PlannedUnit& unit : plan_.units)
+      if (!unit.is_hole) total_bytes_ += plan_.unit_bytes(unit);
     for (const PlannedUnit& unit : plan_.units) {
       if (writer_.is_done(unit.values) && writer_.is_done(unit.scales)) continue;
       FATHOM_TRY(run_unit(unit));
@@ -46,7 +47,7 @@ class Streamer {
     if (unit.is_hole) {
       if (is_wanted(unit.values)) FATHOM_TRY(writer_.leave_hole(unit.values));
       if (unit.scales != unit.values && is_wanted(unit.scales)) FATHOM_TRY(writer_.leave_hole(unit.scales));
-      return advance(plan_.unit_bytes(unit));
+      return {};
     }
     if (unit.kind == PlannedUnit::Kind::kCopy) {
       FATHOM_TRY(flush());
@@ -101,7 +102,8 @@ class Streamer {
     window.scale_bytes = unit.scales == unit.values ? 0 : static_cast<size_t>(scale_rows * scale_row);
     if (window.values.size() < window.value_bytes) window.values.resize(window.value_bytes);
     if (window.scales.size() < window.scale_bytes) window.scales.resize(window.scale_bytes);
-    if (unit.is_interleaved()) return {window.values.data(), stride, window.values.data() + value_row, stride};
+    if (unit.is_interleaved())
+      return {window.values.data(), stride, window.values.data() + value_row, stride};
     return {window.values.data(), stride, scale_row > 0 ? window.scales.data() : nullptr, scale_row};
   }
 
@@ -132,7 +134,8 @@ class Streamer {
   Result<void> report() {
     if (!progress_) return {};
     const int64_t done = static_cast<int64_t>(std::min(done_bytes_, total_bytes_));
-    if (progress_({.stage = stage_, .unit = "bytes", .done = done, .total = static_cast<int64_t>(total_bytes_)}))
+    if (progress_(
+            {.stage = stage_, .unit = "bytes", .done = done, .total = static_cast<int64_t>(total_bytes_)}))
       return {};
     return Error::cancelled("interrupted; the same command goes on where it stopped");
   }

@@ -50,8 +50,9 @@ Result<VocabularyData> vocabulary_from_gguf(const std::string& path, int vocab_s
   FATHOM_ASSIGN(const std::vector<std::string_view> merges, file.keys.strings("tokenizer.ggml.merges"));
   FATHOM_ASSIGN(const std::vector<int64_t> types, file.keys.integers("tokenizer.ggml.token_type"));
   if (tokens.size() > static_cast<size_t>(vocab_size) || types.size() != tokens.size())
-    return Error::bad_pack("{}: tokenizer.ggml.tokens: expected at most {} tokens with types, found {} and {}", path,
-                           vocab_size, tokens.size(), types.size());
+    return Error::bad_pack(
+        "{}: tokenizer.ggml.tokens: expected at most {} tokens with types, found {} and {}", path, vocab_size,
+        tokens.size(), types.size());
   VocabularyData vocabulary{.tokens = {tokens.begin(), tokens.end()},
                             .types = {types.begin(), types.end()},
                             .merges = {merges.begin(), merges.end()}};
@@ -63,14 +64,15 @@ Result<VocabularyData> vocabulary_from_gguf(const std::string& path, int vocab_s
 
 }  // namespace
 
-Result<VocabularyData> vocabulary_from_json(std::string_view json, const std::string& origin, int vocab_size) {
+Result<VocabularyData> vocabulary_from_json(std::string_view json, const std::string& origin,
+                                            int vocab_size) {
   // The tokenizer's own reader is the one that judges; afterwards the document is known to be sound.
   FATHOM_TRY(Tokenizer::from_json(json, origin));
   const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return Error::bad_pack("{}: not valid JSON", origin);
   if (root["pre_tokenizer"]["type"] != "Sequence")
-    return Error::unsupported("{}: its split rules are not those of the release, which a GGUF's name stands for",
-                              origin);
+    return Error::unsupported(
+        "{}: its split rules are not those of the release, which a GGUF's name stands for", origin);
   VocabularyData vocabulary;
   vocabulary.tokens.resize(static_cast<size_t>(vocab_size));
   vocabulary.types.resize(static_cast<size_t>(vocab_size), kUnused);
@@ -88,8 +90,9 @@ Result<VocabularyData> vocabulary_from_json(std::string_view json, const std::st
     }
   }
   for (const Json& merge : root["model"]["merges"])
-    vocabulary.merges.push_back(merge.is_string() ? merge.get<std::string>()
-                                                  : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+    vocabulary.merges.push_back(merge.is_string()
+                                    ? merge.get<std::string>()
+                                    : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
   fill_unused(vocabulary);
   return vocabulary;
 }
@@ -117,7 +120,8 @@ std::string vocabulary_to_json(const VocabularyData& vocabulary) {
                        {"special", type == kControl}});
     }
   }
-  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json bytes = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const Json root = {
       {"version", "1.0"},
       {"truncation", nullptr},
@@ -129,7 +133,8 @@ std::string vocabulary_to_json(const VocabularyData& vocabulary) {
         {"pretokenizers", {split(kSplitNumbers), split(kSplitCjk), split(kSplitWords), bytes}}}},
       {"post_processor",
        {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}}},
-      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"decoder",
+       {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
       {"model",
        {{"type", "BPE"},
         {"dropout", nullptr},

@@ -28,8 +28,8 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 Error write_error(const std::string& path) {
   const int reason = errno;
   if (reason == ENOSPC || reason == EDQUOT)
-    return Error::io("{}: the disk is full; what is finished is kept, the same command goes on once there is room",
-                     path);
+    return Error::io(
+        "{}: the disk is full; what is finished is kept, the same command goes on once there is room", path);
   return Error::io("{}: cannot write: {}", path, std::strerror(reason));
 }
 
@@ -72,12 +72,14 @@ Result<std::unique_ptr<PackWriter>> PackWriter::open(const PackPlan& plan, PackL
 }
 
 std::string PackWriter::journal_path() const {
-  return layout_.is_folder ? (fs::path(layout_.output) / "pack.journal").string() : layout_.output + ".journal";
+  return layout_.is_folder ? (fs::path(layout_.output) / "pack.journal").string()
+                           : layout_.output + ".journal";
 }
 
 std::string PackWriter::checksum_path() const {
   if (!options_.with_checksums) return {};
-  return layout_.is_folder ? (fs::path(layout_.output) / "tensors.sha256").string() : layout_.output + ".sha256";
+  return layout_.is_folder ? (fs::path(layout_.output) / "tensors.sha256").string()
+                           : layout_.output + ".sha256";
 }
 
 Result<void> PackWriter::check_absent() const {
@@ -109,12 +111,18 @@ Result<void> PackWriter::open_journal() {
     FATHOM_ASSIGN(const std::string text, read_text_file(path, uint64_t{1} << 30));
     if (text.starts_with(header)) return read_journal(text.substr(header.size()));
     if (!text.empty() && text.find('\n') != std::string::npos)
-      return Error::state("{}: an unfinished run of other input or options left it; --restart discards that run",
-                          path);
+      return Error::state(
+          "{}: an unfinished run of other input or options left it; --restart discards that run", path);
   }
   for (const PackFileLayout& file : layout_.files) ::unlink(part_of(file.path).c_str());
   if (::ftruncate(journal_, 0) != 0) return write_error(path);
   return write_all(journal_, path, header);
+}
+
+bool PackWriter::is_hole(size_t stored) const {
+  return std::any_of(plan_.units.begin(), plan_.units.end(), [&](const PlannedUnit& unit) {
+    return unit.is_hole && (unit.values == stored || unit.scales == stored);
+  });
 }
 
 // A line is "checksum number name". The last one may be torn: it then counts for nothing.
@@ -132,7 +140,7 @@ Result<void> PackWriter::read_journal(const std::string& text) {
                           journal_path(), line.substr(0, 200));
     tensors_[stored].checksum = line.substr(0, first);
     tensors_[stored].is_done = true;
-    resumed_bytes_ += plan_.stored[stored].bytes;
+    if (!is_hole(stored)) resumed_bytes_ += plan_.stored[stored].bytes;
   }
   const size_t torn = text.size() - position;
   if (torn == 0) return {};
@@ -177,7 +185,8 @@ Result<void> PackWriter::check_space() const {
 
 Result<void> PackWriter::write_at(size_t file, uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t wrote = ::pwrite(descriptors_[file], bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t wrote =
+        ::pwrite(descriptors_[file], bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return write_error(part_of(layout_.files[file].path));
     bytes = bytes.subspan(static_cast<size_t>(wrote));

@@ -70,6 +70,7 @@ class PackWriter {
   Result<void> read_journal(const std::string& text);
   Result<void> open_files();
   Result<void> check_space() const;
+  bool is_hole(size_t stored) const;
   Result<void> write_at(size_t file, uint64_t offset, std::span<const std::byte> bytes);
   Result<void> note_finished();
   std::string checksum_list() const;

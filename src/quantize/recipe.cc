@@ -63,9 +63,11 @@ bool is_plain_float(DType type) { return type == kF32 || type == kF16 || type ==
 bool dialect_stores(PackDialect dialect, DType type, bool is_vector, bool is_table) {
   if (is_plain_float(type)) return dialect != PackDialect::kDs4Gguf || !is_table;
   if (is_vector) return false;
-  if (type == kFp8Tile32) return dialect == PackDialect::kOfficial || (is_table && dialect == PackDialect::kDs4Gguf);
+  if (type == kFp8Tile32)
+    return dialect == PackDialect::kOfficial || (is_table && dialect == PackDialect::kDs4Gguf);
   if (type == kFp4Row32) return dialect == PackDialect::kOfficial && !is_table;
-  return dialect != PackDialect::kOfficial && can_encode(type) && !(is_table && dialect == PackDialect::kDs4Gguf);
+  return dialect != PackDialect::kOfficial && can_encode(type) &&
+         !(is_table && dialect == PackDialect::kDs4Gguf);
 }
 
 std::string_view storing_name(PackDialect dialect) {
@@ -138,7 +140,8 @@ Result<void> Recipe::choose_base(std::string_view name) {
   } else if (name == "mxfp4" || lossless_) {
     experts_ = Experts::kMxfp4;
   } else {
-    return Error::invalid("recipe: expected one of {}, or a file, found \"{}\"", fmt::join(names(), ", "), name);
+    return Error::invalid("recipe: expected one of {}, or a file, found \"{}\"", fmt::join(names(), ", "),
+                          name);
   }
   return {};
 }
@@ -146,7 +149,8 @@ Result<void> Recipe::choose_base(std::string_view name) {
 Result<Recipe> Recipe::load(const std::string& name_or_path) {
   Recipe recipe;
   recipe.name_ = name_or_path;
-  if (std::find(names().begin(), names().end(), name_or_path) != names().end() || !file_exists(name_or_path)) {
+  if (std::find(names().begin(), names().end(), name_or_path) != names().end() ||
+      !file_exists(name_or_path)) {
     FATHOM_TRY(recipe.choose_base(name_or_path));
     return recipe;
   }
@@ -228,7 +232,8 @@ Result<DType> Recipe::type_of(const TensorShape& tensor, PackDialect dialect, bo
   if (!has_rule) instead = {kQ8_0, kF16};
   if (has_rule && fallback_) instead = {*fallback_};
   for (const DType type : instead) {
-    if (tensor.cols % block_of(type) != 0 || !dialect_stores(dialect, type, tensor.is_vector, is_table)) continue;
+    if (tensor.cols % block_of(type) != 0 || !dialect_stores(dialect, type, tensor.is_vector, is_table))
+      continue;
     if (note != nullptr)
       *note = fmt::format("{}: {} instead of {}: rows of {} are no whole blocks of {}", tensor.name,
                           recipe_type_name(type), recipe_type_name(wanted), tensor.cols, block_of(wanted));

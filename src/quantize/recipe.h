@@ -11,8 +11,8 @@
 
 namespace fathom {
 
-/// A type by the name that recipes use ("Q2_K", "fp8"; case does not matter): those of GGUF, FP8 (e4m3 in tiles
-/// of 32x32, or rows of tables) and FP4 (e2m1, a scale for 32 columns). Nothing for an unknown name.
+/// A type by the name that recipes use ("Q2_K", "fp8"; case does not matter): those of GGUF, FP8 (e4m3 in
+/// tiles of 32x32, or rows of tables) and FP4 (e2m1, a scale for 32 columns). Nothing for an unknown name.
 std::optional<DType> recipe_type(std::string_view name);
 std::string recipe_type_name(DType type);
 
@@ -48,8 +48,8 @@ class Recipe {
   std::string name_;
   Experts experts_ = Experts::kMxfp4;
   bool lossless_ = false;
-  std::vector<Rule> rules_;          // the first that matches counts
-  std::optional<DType> fallback_;    // of rules
+  std::vector<Rule> rules_;        // the first that matches counts
+  std::optional<DType> fallback_;  // of rules
 };
 
 /// Whether `pattern` (with * for any run of characters and ? for one) matches all of `text`.

@@ -64,9 +64,10 @@ Result<OutputReport> synthesize_pack(const SynthOptions& options) {
   if (!config.engram.layer_ids.empty()) {
     FATHOM_ASSIGN(keys.token_map, engram_token_map(keys.vocabulary, "made-up vocabulary"));
   }
-  FATHOM_ASSIGN(PackPlan plan, plan_pack(config, recipe, {.dialect = dialect,
-                                                          .with_draft = options.with_draft,
-                                                          .with_vision_bias = config.image_token_id >= 0}));
+  FATHOM_ASSIGN(PackPlan plan, plan_pack(config, recipe,
+                                         {.dialect = dialect,
+                                          .with_draft = options.with_draft,
+                                          .with_vision_bias = config.image_token_id >= 0}));
   for (PlannedUnit& unit : plan.units)
     unit.is_hole = unit.kind == PlannedUnit::Kind::kTable && config.engram.sparse;
   const std::string identity = fmt::format("synth 1, seed {}", options.seed);

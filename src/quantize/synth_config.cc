@@ -127,7 +127,8 @@ std::optional<int> parse_int(std::string_view text) {
 
 // The first of `layers` that reads each source, as its place among them; sorted because layers are.
 std::vector<int> first_readers(const ModelConfig& config, const std::vector<int>& layers,
-                               int (ModelConfig::*source_of)(int) const, std::map<int, int>* places = nullptr) {
+                               int (ModelConfig::*source_of)(int) const,
+                               std::map<int, int>* places = nullptr) {
   std::map<int, int> first;
   for (size_t place = 0; place < layers.size(); ++place) {
     const int source = (config.*source_of)(layers[place]);
@@ -159,11 +160,13 @@ Result<std::vector<int>> parse_layers(std::string_view text, int layers) {
     const std::string_view piece = text.substr(0, text.find(','));
     const size_t dots = piece.find("..");
     const std::optional<int> first = parse_int(piece.substr(0, dots));
-    const std::optional<int> last = dots == std::string_view::npos ? first : parse_int(piece.substr(dots + 2));
+    const std::optional<int> last =
+        dots == std::string_view::npos ? first : parse_int(piece.substr(dots + 2));
     if (!first || !last || *first > *last || (!list.empty() && *first <= list.back()) || *first < 0 ||
         *last >= layers)
-      return Error::invalid("layers: expected ascending numbers or ranges within 0..{}, as 0..1,20..21, found \"{}\"",
-                            layers - 1, whole);
+      return Error::invalid(
+          "layers: expected ascending numbers or ranges within 0..{}, as 0..1,20..21, found \"{}\"",
+          layers - 1, whole);
     for (int layer = *first; layer <= *last; ++layer) list.push_back(layer);
     if (piece.size() == text.size()) return list;
     text.remove_prefix(piece.size() + 1);

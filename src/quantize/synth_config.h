@@ -17,8 +17,8 @@ Result<ModelConfig> load_shape(const std::string& name_or_path);
 Result<std::vector<int>> parse_layers(std::string_view text, int layers);
 
 /// The model that these layers of `config` make when put one behind the other. Layers keep their compression
-/// ratio and table. Where a source of keys (or of selections) is left out, the first chosen layer of those that
-/// read it becomes the source; the candidate source moves alike. Draft stages then tap the last layers.
+/// ratio and table. Where a source of keys (or of selections) is left out, the first chosen layer of those
+/// that read it becomes the source; the candidate source moves alike. Draft stages then tap the last layers.
 ModelConfig select_layers(const ModelConfig& config, const std::vector<int>& layers);
 
 /// Sets engram.rows to what the hash's primes sum to; with `vocab_size` > 0 after making tables of about that

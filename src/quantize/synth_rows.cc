@@ -56,7 +56,8 @@ struct FloatLayout {
   int bias;
 };
 
-// A float format with a random sign, mantissa and lowest exponent bit; or, for magnitude 0, values in [1, 1.25).
+// A float format with a random sign, mantissa and lowest exponent bit; or, for magnitude 0, values in
+// [1, 1.25).
 void make_float_stamp(const FloatLayout& format, double magnitude, uint64_t* keep, uint64_t* set) {
   const auto repeat = format.bits == 16 ? repeat16 : repeat32;
   const uint64_t mantissa = (uint64_t{1} << format.mantissa_bits) - 1;
@@ -176,7 +177,8 @@ Result<void> RandomRows::begin(const PlannedUnit& unit, int64_t index) {
 
 Result<void> RandomRows::fill(int64_t row, int64_t count, const RowTarget& out) const {
   const int64_t value_bytes = unit_->value_row_bytes(), scale_bytes = unit_->scale_row_bytes();
-  const uint64_t words = static_cast<uint64_t>(value_bytes + scale_bytes + 16) / 8;  // of a row, scales included
+  const uint64_t words =
+      static_cast<uint64_t>(value_bytes + scale_bytes + 16) / 8;  // of a row, scales included
   for (int64_t r = 0; r < count; ++r) {
     const uint64_t key = key_ + static_cast<uint64_t>(row + r) * words * kStep;
     std::byte* const values = out.values + r * out.value_stride;

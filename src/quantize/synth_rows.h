@@ -13,8 +13,8 @@ namespace fathom {
 /// 0: values of [1, 1.25), as the weights of norms have.
 double synth_magnitude(const TensorShape& tensor);
 
-/// Values depend on seed, tensor, expert and row alone. Encodings: those that encode_row() writes, and FP8 and
-/// FP4 with scales apart.
+/// Values depend on seed, tensor, expert and row alone. Encodings: those that encode_row() writes, and FP8
+/// and FP4 with scales apart.
 class RandomRows final : public RowSource {
  public:
   explicit RandomRows(uint64_t seed) : seed_(seed) {}
@@ -30,8 +30,8 @@ class RandomRows final : public RowSource {
     int block_bytes = 0;           // 0: nothing more to do
     int half_at[2] = {-1, -1};     // places of half-precision factors in a block
     uint16_t half[2] = {0, 0};
-    int exponent_at = -1;          // place of an E8M0 scale in a block
-    uint8_t exponent = 0;          // largest value of E8M0 scales; half of them are one less
+    int exponent_at = -1;  // place of an E8M0 scale in a block
+    uint8_t exponent = 0;  // largest value of E8M0 scales; half of them are one less
   };
   static Stamp make_stamp(DType encoding, double magnitude);
   static void apply(const Stamp& stamp, std::byte* row, int64_t row_bytes);

@@ -174,7 +174,8 @@ Result<VocabularyData> make_vocabulary(ModelConfig& config) {
   for (const Numbered& range : kNumbered) {
     for (int k = 0; k < range.count && is_release; ++k)
       builder.add(range.first_id + k,
-                  fmt::format("{}{:0{}}{}", range.prefix, range.number + k, range.digits, range.suffix), kControl);
+                  fmt::format("{}{:0{}}{}", range.prefix, range.number + k, range.digits, range.suffix),
+                  kControl);
   }
   config.bos_token_id = 0;
   config.eos_token_id = 1;
