@@ -26,7 +26,7 @@ ctest --test-dir build --output-on-failure -j "$jobs" --timeout 1500
 
 stage "clang 19: build without warnings, with address and undefined behaviour checks; parsers' fuzz targets"
 cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19 \
-  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DCMAKE_C_FLAGS_RELEASE=-O1 -DFATHOM_WERROR=ON \
+  -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON \
   -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON >/dev/null
 ninja -C build/sanitize
 export UBSAN_OPTIONS=print_stacktrace=1
