@@ -11,6 +11,9 @@
 namespace fathom::cpu {
 namespace {
 
+// A product waits some twelve cycles for the sum before it, so eight rows are summed side by side.
+enum { kPrefetchBytes = 2048, kMostWeights = 8, kMostRows = 2 };
+
 FATHOM_INLINE __m512 dot_pairs(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
@@ -85,84 +88,134 @@ static int bf16_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
   return outside == 0;
 }
 
-FATHOM_INLINE void store_unit(enum Encoding encoding, const Unit* unit, uint8_t* out) {
-#pragma GCC unroll 8
-  for (int j = 0; j < unit_vectors(encoding); ++j, out += 64)
-    _mm512_storeu_si512(out, unit_vector(encoding, unit, j));
-  if (!is_direct(encoding)) _mm512_storeu_ps((float*)out, unit->scale);
-  if (has_floor(encoding)) _mm512_storeu_ps((float*)(out + 64), unit->floor);
-}
-
 FATHOM_INLINE void decode_panel_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
                                    int64_t count, uint8_t* panel) {
   const int64_t units = m->cols / unit_cols(encoding);
+  const int per_source = unit_vectors(encoding) / unit_sources(encoding);
   for (int64_t r = row; r < row + count; ++r) {
-    const uint8_t* data = row_data(m, r);
-    const uint8_t* scales = row_scales(m, r);
-    const uint8_t* biases = row_biases(m, r);
-    for (int64_t u = 0; u < units; ++u, panel += panel_unit_bytes(encoding)) {
-      Unit unit;
-      decode_unit(encoding, m, data, scales, biases, u, &unit);
-      store_unit(encoding, &unit, panel);
+    const struct UnitRow where = unit_row(m, r);
+    for (int64_t u = 0; u < units; ++u) {
+#pragma GCC unroll 4
+      for (int s = 0; s < unit_sources(encoding); ++s) {
+        const Source source = unit_source(encoding, m, where, u, s);
+#pragma GCC unroll 8
+        for (int j = s * per_source; j < (s + 1) * per_source; ++j, panel += 64)
+          _mm512_storeu_si512(panel, unit_vector(encoding, source, j));
+      }
+      if (is_direct(encoding)) continue;
+      const Scales scales = unit_scales(encoding, m, where, u);
+      _mm512_storeu_ps((float*)panel, scales.scale);
+      panel += 64;
+      if (!has_floor(encoding)) continue;
+      _mm512_storeu_ps((float*)panel, scales.floor);
+      panel += 64;
     }
   }
 }
 
-// `weights` rows times `rows` prepared activation rows, decoded in registers. All three constants.
+// Bytes of a unit in a weight row; of a grid's 32 columns about an eighth of its block.
+FATHOM_INLINE int64_t data_unit_bytes(enum Encoding encoding, const struct EncodedMatrix* m) {
+  switch (encoding) {
+    case kEncodingBf16:
+    case kEncodingFp8: return 64;
+    case kEncodingFp4: return 16;
+    case kEncodingMxfp4: return 17;
+    case kEncodingQ8_0: return 34;
+    case kEncodingIq4Nl: return 18;
+    case kEncodingAffine: return 4 * m->bits;
+    default: return is_block256(encoding) ? unit_block_bytes(encoding) : unit_block_bytes(encoding) / 8;
+  }
+}
+
+// Units that are taken together, so that a row's addresses are worked out once for some 64 bytes of it.
+FATHOM_INLINE int group_units(enum Encoding encoding) {
+  if (is_block256(encoding)) return 1;
+  return encoding == kEncodingFp8 ? 2 : encoding == kEncodingBf16 ? 1 : 4;
+}
+
+// `count` units from `u` on of `weights` rows times `rows` prepared activation rows at `x`, decoded in registers.
+// The activations are loaded once for all weight rows.
+FATHOM_INLINE void fused_units(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t u,
+                               const int count, const int weights, const uint8_t* const* x, const int rows,
+                               __m512 (*sums)[kMostRows]) {
+  const int vectors = unit_vectors(encoding);
+  const int per_source = vectors / unit_sources(encoding);
+  const int64_t unit_bytes = activation_unit_bytes(encoding);
+  __m512i activation[kMostRows][8];
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < count * vectors; ++v)
+      activation[r][v] = load64(x[r] + v / vectors * unit_bytes + 64 * (v % vectors));
+  struct UnitRow where = unit_row(m, row);
+  const int64_t data_offset = data_unit_bytes(encoding, m) * u;
+  // Kept from being eight pointers, for which there are no registers.
+  int64_t row_bytes = m->row_bytes;
+  __asm__("" : "+r"(row_bytes));
+#pragma GCC unroll 8
+  for (int w = 0; w < weights; ++w) {
+    _mm_prefetch((const char*)(where.data + data_offset + kPrefetchBytes), _MM_HINT_T0);
+#pragma GCC unroll 4
+    for (int n = 0; n < count; ++n) {
+      __m512 parts[kMostRows];
+#pragma GCC unroll 2
+      for (int r = 0; r < rows; ++r) parts[r] = is_direct(encoding) ? sums[w][r] : _mm512_setzero_ps();
+#pragma GCC unroll 4
+      for (int s = 0; s < unit_sources(encoding); ++s) {
+        const Source source = unit_source(encoding, m, where, u + n, s);
+#pragma GCC unroll 8
+        for (int j = s * per_source; j < (s + 1) * per_source; ++j) {
+          const __m512i codes = unit_vector(encoding, source, j);
+#pragma GCC unroll 2
+          for (int r = 0; r < rows; ++r)
+            parts[r] = dot_pairs(parts[r], codes, activation[r][n * vectors + j]);
+        }
+      }
+      const Scales scales = unit_scales(encoding, m, where, u + n);
+#pragma GCC unroll 2
+      for (int r = 0; r < rows; ++r) {
+        sums[w][r] = is_direct(encoding) ? parts[r] : _mm512_fmadd_ps(scales.scale, parts[r], sums[w][r]);
+        if (has_floor(encoding))
+          sums[w][r] = _mm512_fnmadd_ps(
+              scales.floor, _mm512_loadu_ps((const float*)(x[r] + n * unit_bytes + 64 * vectors)), sums[w][r]);
+      }
+    }
+    where.data += row_bytes;
+    where.scales = row_scales(m, row + w + 1);
+    where.biases += m->bias_row_bytes;
+  }
+}
+
+// Whole rows. `weights` and `rows` are constants.
 FATHOM_INLINE void bf16_fused_tile(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
                                    int64_t weight, const int weights, const struct Bf16Rows* in,
                                    const int rows) {
-  const uint8_t* data[4];
-  const uint8_t* scales[4];
-  const uint8_t* biases[4];
-  __m512 sums[4][2];
-#pragma GCC unroll 4
-  for (int w = 0; w < weights; ++w) {
-    data[w] = row_data(m, row + weight + w);
-    scales[w] = row_scales(m, row + weight + w);
-    biases[w] = row_biases(m, row + weight + w);
+  __m512 sums[kMostWeights][kMostRows];
+#pragma GCC unroll 8
+  for (int w = 0; w < weights; ++w)
 #pragma GCC unroll 2
     for (int r = 0; r < rows; ++r) sums[w][r] = _mm512_setzero_ps();
-  }
-  const int64_t ahead = weights * m->row_bytes;  // the same place of the next tile
   const int64_t units = m->cols / unit_cols(encoding);
-  const int64_t unit_bytes = m->row_bytes / units;
-  const uint8_t* x[2] = {in->in[0], in->in[rows - 1]};
-  for (int64_t u = 0; u < units; ++u) {
-#pragma GCC unroll 4
-    for (int w = 0; w < weights; ++w) {
-      _mm_prefetch((const char*)(data[w] + ahead + u * unit_bytes), _MM_HINT_T0);
-      if (is_block256(encoding)) _mm_prefetch((const char*)(data[w] + ahead + u * unit_bytes + 64), _MM_HINT_T0);
-      Unit unit;
-      decode_unit(encoding, m, data[w], scales[w], biases[w], u, &unit);
-      __m512 parts[2];
-      if (!is_direct(encoding)) parts[0] = parts[1] = _mm512_setzero_ps();
-      __m512* to = is_direct(encoding) ? sums[w] : parts;
-#pragma GCC unroll 8
-      for (int j = 0; j < unit_vectors(encoding); ++j) {
-        const __m512i codes = unit_vector(encoding, &unit, j);
+  const int group = group_units(encoding);
+  const uint8_t* x[kMostRows] = {in->in[0], in->in[rows - 1]};
+  int64_t u = 0;
+  for (; u + group <= units; u += group) {
+    fused_units(encoding, m, row + weight, u, group, weights, x, rows, sums);
 #pragma GCC unroll 2
-        for (int r = 0; r < rows; ++r) to[r] = dot_pairs(to[r], codes, load64(x[r] + 64 * j));
-      }
-      if (!is_direct(encoding)) {
-#pragma GCC unroll 2
-        for (int r = 0; r < rows; ++r) sums[w][r] = _mm512_fmadd_ps(unit.scale, parts[r], sums[w][r]);
-      }
-      if (has_floor(encoding)) {
-#pragma GCC unroll 2
-        for (int r = 0; r < rows; ++r)
-          sums[w][r] = _mm512_fnmadd_ps(
-              unit.floor, _mm512_loadu_ps((const float*)(x[r] + 64 * unit_vectors(encoding))), sums[w][r]);
-      }
-    }
+    for (int r = 0; r < rows; ++r) x[r] += group * activation_unit_bytes(encoding);
+  }
+  for (; u < units; ++u) {
+    fused_units(encoding, m, row + weight, u, 1, weights, x, rows, sums);
 #pragma GCC unroll 2
     for (int r = 0; r < rows; ++r) x[r] += activation_unit_bytes(encoding);
   }
 #pragma GCC unroll 2
   for (int r = 0; r < rows; ++r) {
     float* out = in->out[r] + weight;
-    if (weights == 4) store_sums4(out, sums[0][r], sums[1][r], sums[2][r], sums[3][r]);
-    else *out = f_sum(sums[0][r]);
+    if (weights == 1) *out = f_sum(sums[0][r]);
+#pragma GCC unroll 2
+    for (int w = 0; w + 4 <= weights; w += 4)
+      store_sums4(out + w, sums[w][r], sums[w + 1][r], sums[w + 2][r], sums[w + 3][r]);
   }
 }
 
@@ -174,7 +227,7 @@ FATHOM_INLINE void bf16_dot_as(enum Encoding encoding, const struct EncodedMatri
     for (; weight < count; ++weight) bf16_fused_tile(encoding, m, row, weight, 1, in, 2);
     return;
   }
-  for (; weight + 4 <= count; weight += 4) bf16_fused_tile(encoding, m, row, weight, 4, in, 1);
+  for (; weight + 8 <= count; weight += 8) bf16_fused_tile(encoding, m, row, weight, 8, in, 1);
   for (; weight < count; ++weight) bf16_fused_tile(encoding, m, row, weight, 1, in, 1);
 }
 
@@ -184,19 +237,18 @@ FATHOM_INLINE void decode_floats_as(enum Encoding encoding, const struct Encoded
   const int words = unit_cols(encoding);
   for (int64_t r = row; r < row + count; ++r, panel += stride) {
     for (int64_t u = 0; u < m->cols / words; ++u) {
-      Unit unit;
       float value[256];
-      decode_unit(encoding, m, row_data(m, r), row_scales(m, r), row_biases(m, r), u, &unit);
+      const struct UnitRow where = unit_row(m, r);
+      const Scales scales = unit_scales(encoding, m, where, u);
+      const int per_source = unit_vectors(encoding) / unit_sources(encoding);
       for (int j = 0; j < unit_vectors(encoding); ++j) {
-        // Even words of the lanes, then odd ones.
-        const __m512i codes = unit_vector(encoding, &unit, j);
-        __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16));
-        __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(codes, _mm512_set1_epi32((int)0xFFFF0000u)));
-        even = _mm512_mul_ps(unit.scale, even);
-        odd = _mm512_mul_ps(unit.scale, odd);
+        const __m512i codes = unit_vector(encoding, unit_source(encoding, m, where, u, j / per_source), j);
+        const __m512i odd_words = _mm512_and_si512(codes, _mm512_set1_epi32((int)0xFFFF0000u));
+        __m512 even = _mm512_mul_ps(scales.scale, _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16)));
+        __m512 odd = _mm512_mul_ps(scales.scale, _mm512_castsi512_ps(odd_words));
         if (has_floor(encoding)) {
-          even = _mm512_sub_ps(even, unit.floor);
-          odd = _mm512_sub_ps(odd, unit.floor);
+          even = _mm512_sub_ps(even, scales.floor);
+          odd = _mm512_sub_ps(odd, scales.floor);
         }
         _mm512_storeu_ps(value + 32 * j, even);
         _mm512_storeu_ps(value + 32 * j + 16, odd);

@@ -28,7 +28,8 @@ static void make_grid_tables() {
 }
 
 // A quadword of the block is a group of 32: four grid indices, then 4 x 7 bits of signs and 4 bits of scale.
-FATHOM_INLINE void iq2_xxs_unit(const uint8_t* block, Unit* unit) {
+FATHOM_INLINE Source iq2_xxs_source(const uint8_t* block) {
+  Source source;
   alignas(64) static const uint8_t kIndexBytes[64] = {
       0, 128, 1, 128, 2, 128, 3, 128, 8, 128, 9, 128, 10, 128, 11, 128, 0, 128, 1, 128, 2, 128,
       3, 128, 8, 128, 9, 128, 10, 128, 11, 128, 0, 128, 1, 128, 2, 128, 3, 128, 8, 128, 9, 128,
@@ -42,112 +43,117 @@ FATHOM_INLINE void iq2_xxs_unit(const uint8_t* block, Unit* unit) {
   const __m512i b = _mm512_permutex2var_epi16(load64(grid + 64), index, load64(grid + 96));
   const __m512i c = _mm512_permutex2var_epi16(load64(grid + 128), index, load64(grid + 160));
   const __m512i d = _mm512_permutex2var_epi16(load64(grid + 192), index, load64(grid + 224));
-  unit->low[0] = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, a, b),
+  source.low = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, a, b),
                                          _mm512_mask_blend_epi16(bit6, c, d));
   const __m512i seven =
       _mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)0x3535'2E2E'2727'2020), x);
-  unit->high[0] =
+  source.high =
       _mm512_permutex2var_epi8(load64(iq2_xxs_tables.signs), seven, load64(iq2_xxs_tables.signs + 64));
-  const __m512i code = _mm512_shuffle_epi32(_mm512_srli_epi32(x, 28), (_MM_PERM_ENUM)0xF5);
+  return source;
+}
+FATHOM_INLINE Scales iq2_xxs_scales(const uint8_t* block) {
+  const __m512i code =
+      _mm512_shuffle_epi32(_mm512_srli_epi32(load64(block + 2), 28), (_MM_PERM_ENUM)0xF5);
   const __m512 step = _mm512_add_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(0.5f));
-  unit->scale = _mm512_mul_ps(_mm512_mul_ps(splat_half(block), step), _mm512_set1_ps(0.25f));
+  Scales result;
+  result.scale = result.floor = _mm512_mul_ps(_mm512_mul_ps(splat_half(block), step), _mm512_set1_ps(0.25f));
+  return result;
 }
 // Element j of every run.
-FATHOM_INLINE __m512i iq2_xxs_vector(const Unit* unit, int j) {
-  const __m512i level = _mm512_srli_epi16(unit->low[0], (unsigned)(2 * j));
-  const __m512i sign = j < 2 ? _mm512_slli_epi16(unit->high[0], (unsigned)(2 - j))
-                             : _mm512_srli_epi16(unit->high[0], (unsigned)(j - 2));
+FATHOM_INLINE __m512i iq2_xxs_vector(Source source, int j) {
+  const __m512i level = _mm512_srli_epi16(source.low, (unsigned)(2 * j));
+  const __m512i sign = j < 2 ? _mm512_slli_epi16(source.high, (unsigned)(2 - j))
+                             : _mm512_srli_epi16(source.high, (unsigned)(j - 2));
   const __m512i index = _mm512_ternarylogic_epi32(_mm512_set1_epi16(3), level, sign, 0xCA);
   return _mm512_permutexvar_epi16(index, load64(kIq2Values.word));
 }
 
-FATHOM_INLINE int64_t eight_bytes(const int8_t* p) {
-  int64_t value;
+FATHOM_INLINE int u16_at(const uint8_t* p) {
+  uint16_t value;
   memcpy(&value, p, sizeof value);
   return value;
-}
-FATHOM_INLINE int four_bytes(const int8_t* p) {
-  int value;
-  memcpy(&value, p, sizeof value);
-  return value;
-}
-FATHOM_INLINE int u16_at(const uint8_t* p) { return p[0] | p[1] << 8; }
-FATHOM_INLINE __m256i with_signs(__m256i magnitudes, uint32_t signs) {
-  return _mm256_mask_sub_epi8(magnitudes, signs, _mm256_setzero_si256(), magnitudes);
-}
-// Four stored groups of seven signs.
-FATHOM_INLINE uint32_t even_signs4(uint32_t stored) {
-  const uint8_t* signs = kIqEvenSigns.value;
-  return signs[stored & 127] | (uint32_t)signs[(stored >> 7) & 127] << 8 |
-         (uint32_t)signs[(stored >> 14) & 127] << 16 | (uint32_t)signs[(stored >> 21) & 127] << 24;
 }
 FATHOM_INLINE __m512 two_scales(float first, float second) {
   return _mm512_insertf32x8(_mm512_set1_ps(first), _mm256_set1_ps(second), 1);
 }
-
-FATHOM_INLINE __m256i iq2_xs_codes(const uint8_t* block, int group, uint32_t* signs) {
-  int code[4];
-  *signs = 0;
-  for (int run = 0; run < 4; ++run) {
-    code[run] = u16_at(block + 2 + 8 * group + 2 * run);
-    *signs |= (uint32_t)kIqEvenSigns.value[code[run] >> 9] << (8 * run);
-  }
-  return _mm256_set_epi64x(eight_bytes(kIq2XsGrid.value[code[3] & 511]),
-                           eight_bytes(kIq2XsGrid.value[code[2] & 511]),
-                           eight_bytes(kIq2XsGrid.value[code[1] & 511]),
-                           eight_bytes(kIq2XsGrid.value[code[0] & 511]));
+FATHOM_INLINE __m128i two_runs(const int8_t* first, const int8_t* second) {
+  return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i*)first), _mm_loadl_epi64((const __m128i*)second));
 }
-FATHOM_INLINE __m256i iq2_s_codes(const uint8_t* block, int group) {
+FATHOM_INLINE __m128i four_of(const int8_t* p) { return _mm_loadu_si32(p); }
+FATHOM_INLINE __m128i four_runs(const int8_t* a, const int8_t* b, const int8_t* c, const int8_t* d) {
+  return _mm_unpacklo_epi64(_mm_unpacklo_epi32(four_of(a), four_of(b)), _mm_unpacklo_epi32(four_of(c), four_of(d)));
+}
+// As bfloat16, minus where the bit of `signs` is set. Two runs of eight are the even words, two the odd ones.
+FATHOM_INLINE __m512i signed_codes(__m128i even, __m128i odd, uint32_t even_signs, uint32_t odd_signs) {
+  const __m128i zero = _mm_setzero_si128();
+  return bf16_of_bytes(_mm_mask_sub_epi8(even, (__mmask16)even_signs, zero, even),
+                       _mm_mask_sub_epi8(odd, (__mmask16)odd_signs, zero, odd));
+}
+FATHOM_INLINE uint32_t even_signs(uint32_t first, uint32_t second) {
+  return kIqEvenSigns.value[first & 127] | (uint32_t)kIqEvenSigns.value[second & 127] << 8;
+}
+
+FATHOM_INLINE __m512i iq2_xs_codes(const uint8_t* block, int group) {
+  const uint8_t* p = block + 2 + 8 * group;
+  const uint32_t a = (uint32_t)u16_at(p), b = (uint32_t)u16_at(p + 2), c = (uint32_t)u16_at(p + 4),
+                 d = (uint32_t)u16_at(p + 6);
+  const IqGrid<512, 8>& grid = kIq2XsGrid;
+  return signed_codes(two_runs(grid.value[a & 511], grid.value[c & 511]),
+                      two_runs(grid.value[b & 511], grid.value[d & 511]), even_signs(a >> 9, c >> 9),
+                      even_signs(b >> 9, d >> 9));
+}
+FATHOM_INLINE __m512i iq2_s_codes(const uint8_t* block, int group) {
   const int high = block[66 + group];
   const uint8_t* low = block + 2 + 4 * group;
-  return _mm256_set_epi64x(eight_bytes(kIq2SGrid.value[low[3] | (high << 2 & 0x300)]),
-                           eight_bytes(kIq2SGrid.value[low[2] | (high << 4 & 0x300)]),
-                           eight_bytes(kIq2SGrid.value[low[1] | (high << 6 & 0x300)]),
-                           eight_bytes(kIq2SGrid.value[low[0] | (high << 8 & 0x300)]));
+  const uint32_t signs = u32_at(block + 34 + 4 * group);
+  const IqGrid<1024, 8>& grid = kIq2SGrid;
+  return signed_codes(
+      two_runs(grid.value[low[0] | (high << 8 & 0x300)], grid.value[low[2] | (high << 4 & 0x300)]),
+      two_runs(grid.value[low[1] | (high << 6 & 0x300)], grid.value[low[3] | (high << 2 & 0x300)]),
+      (signs & 255) | (signs >> 8 & 0xFF00), (signs >> 8 & 255) | (signs >> 16 & 0xFF00));
 }
-FATHOM_INLINE __m256i iq3_xxs_codes(const uint8_t* indices) {
+FATHOM_INLINE __m512i iq3_xxs_codes(const uint8_t* block, int group) {
+  const uint8_t* index = block + 2 + 8 * group;
+  const uint32_t tail = u32_at(block + 66 + 4 * group);
   const IqGrid<256, 4>& grid = kIq3XxsGrid;
-  return _mm256_setr_epi32(four_bytes(grid.value[indices[0]]), four_bytes(grid.value[indices[1]]),
-                           four_bytes(grid.value[indices[2]]), four_bytes(grid.value[indices[3]]),
-                           four_bytes(grid.value[indices[4]]), four_bytes(grid.value[indices[5]]),
-                           four_bytes(grid.value[indices[6]]), four_bytes(grid.value[indices[7]]));
+  return signed_codes(
+      four_runs(grid.value[index[0]], grid.value[index[1]], grid.value[index[2]], grid.value[index[3]]),
+      four_runs(grid.value[index[4]], grid.value[index[5]], grid.value[index[6]], grid.value[index[7]]),
+      even_signs(tail, tail >> 7), even_signs(tail >> 14, tail >> 21));
 }
-FATHOM_INLINE __m256i iq3_s_codes(const uint8_t* indices, int high) {
-  const IqGrid<512, 4>& grid = kIq3SGrid;
-#define FATHOM_ROW(run) four_bytes(grid.value[indices[run] | ((high << (8 - run)) & 256)])
-  return _mm256_setr_epi32(FATHOM_ROW(0), FATHOM_ROW(1), FATHOM_ROW(2), FATHOM_ROW(3), FATHOM_ROW(4),
-                           FATHOM_ROW(5), FATHOM_ROW(6), FATHOM_ROW(7));
+FATHOM_INLINE __m512i iq3_s_codes(const uint8_t* block, int group) {
+  const uint8_t* index = block + 2 + 8 * group;
+  const int high = block[66 + group];
+  const uint32_t signs = u32_at(block + 74 + 4 * group);
+#define FATHOM_ROW(run) kIq3SGrid.value[index[run] | ((high << (8 - run)) & 256)]
+  return signed_codes(four_runs(FATHOM_ROW(0), FATHOM_ROW(1), FATHOM_ROW(2), FATHOM_ROW(3)),
+                      four_runs(FATHOM_ROW(4), FATHOM_ROW(5), FATHOM_ROW(6), FATHOM_ROW(7)), signs & 0xFFFF,
+                      signs >> 16);
 #undef FATHOM_ROW
 }
+
 // 8 * (grid + delta), an integer; the scale carries the 1/8.
-FATHOM_INLINE __m256i iq1_codes(const int* index, const int* is_minus) {
-  const __m256i grid =
-      _mm256_set_epi64x(eight_bytes(kIq1Grid.value[index[3]]), eight_bytes(kIq1Grid.value[index[2]]),
-                        eight_bytes(kIq1Grid.value[index[1]]), eight_bytes(kIq1Grid.value[index[0]]));
-  const int64_t plus = 0x0101010101010101, minus = -1;
-  const __m256i delta = _mm256_set_epi64x(is_minus[3] ? minus : plus, is_minus[2] ? minus : plus,
-                                          is_minus[1] ? minus : plus, is_minus[0] ? minus : plus);
-  const __m256i two = _mm256_add_epi8(grid, grid);
-  const __m256i four = _mm256_add_epi8(two, two);
-  return _mm256_add_epi8(_mm256_add_epi8(four, four), delta);
+FATHOM_INLINE __m128i iq1_runs(int first, int second, int first_is_minus, int second_is_minus) {
+  const __m128i grid = two_runs(kIq1Grid.value[first], kIq1Grid.value[second]);
+  const __m128i minus = _mm_set_epi64x(-(int64_t)second_is_minus, -(int64_t)first_is_minus);
+  const __m128i delta = _mm_or_si128(minus, _mm_set1_epi8(1));  // -1 or 1
+  const __m128i two = _mm_add_epi8(grid, grid);
+  const __m128i four = _mm_add_epi8(two, two);
+  return _mm_add_epi8(_mm_add_epi8(four, four), delta);
 }
-FATHOM_INLINE __m256i iq1_s_codes(const uint8_t* block, int group) {
-  const int qh = u16_at(block + 34 + 2 * group);
-  int index[4], is_minus[4];
-  for (int run = 0; run < 4; ++run) {
-    index[run] = block[2 + 4 * group + run] | ((qh >> (3 * run)) & 7) << 8;
-    is_minus[run] = qh >> 15;
-  }
-  return iq1_codes(index, is_minus);
+FATHOM_INLINE __m512i iq1_s_codes(const uint8_t* block, int group) {
+  const int qh = u16_at(block + 34 + 2 * group), minus = qh >> 15;
+  const uint8_t* low = block + 2 + 4 * group;
+  return bf16_of_bytes(
+      iq1_runs(low[0] | (qh << 8 & 0x700), low[2] | (qh << 2 & 0x700), minus, minus),
+      iq1_runs(low[1] | (qh << 5 & 0x700), low[3] | (qh >> 1 & 0x700), minus, minus));
 }
-FATHOM_INLINE __m256i iq1_m_codes(const uint8_t* block, int group) {
-  int index[4], is_minus[4];
-  for (int run = 0; run < 4; ++run) {
-    const int high = block[32 + 2 * group + run / 2] >> (4 * (run % 2));
-    index[run] = block[4 * group + run] | (high & 7) << 8;
-    is_minus[run] = high >> 3 & 1;
-  }
-  return iq1_codes(index, is_minus);
+FATHOM_INLINE __m512i iq1_m_codes(const uint8_t* block, int group) {
+  const int qh = u16_at(block + 32 + 2 * group);
+  const uint8_t* low = block + 4 * group;
+  return bf16_of_bytes(
+      iq1_runs(low[0] | (qh << 8 & 0x700), low[2] | (qh & 0x700), qh >> 3 & 1, qh >> 11 & 1),
+      iq1_runs(low[1] | (qh << 4 & 0x700), low[3] | (qh >> 4 & 0x700), qh >> 7 & 1, qh >> 15 & 1));
 }
 FATHOM_INLINE float iq1_m_scale(const uint8_t* block) {
   const uint8_t* s = block + 48;
@@ -155,53 +161,37 @@ FATHOM_INLINE float iq1_m_scale(const uint8_t* block) {
 }
 
 // Group `group` (0..7) of 32 columns of a block.
-FATHOM_INLINE void grid_unit(enum Encoding encoding, const uint8_t* block, int group, Unit* unit) {
-  uint32_t signs;
-  __m256i codes;
-  uint16_t half;
-  memcpy(&half, block, sizeof half);
-  const float d = _cvtsh_ss(half);
+FATHOM_INLINE __m512i grid_codes(enum Encoding encoding, const uint8_t* block, int group) {
+  switch (encoding) {
+    case kEncodingIq2Xs: return iq2_xs_codes(block, group);
+    case kEncodingIq2S: return iq2_s_codes(block, group);
+    case kEncodingIq3Xxs: return iq3_xxs_codes(block, group);
+    case kEncodingIq3S: return iq3_s_codes(block, group);
+    case kEncodingIq1S: return iq1_s_codes(block, group);
+    default: return iq1_m_codes(block, group);
+  }
+}
+FATHOM_INLINE __m512 grid_scale(enum Encoding encoding, const uint8_t* block, int group) {
+  const float d = _cvtsh_ss((unsigned short)u16_at(block));
   switch (encoding) {
     case kEncodingIq2Xs:
     case kEncodingIq2S: {
       const int scale = block[(encoding == kEncodingIq2Xs ? 66 : 74) + group];
-      if (encoding == kEncodingIq2Xs) {
-        codes = iq2_xs_codes(block, group, &signs);
-      } else {
-        codes = iq2_s_codes(block, group);
-        signs = u32_at(block + 34 + 4 * group);
-      }
-      unit->scale = two_scales(d * (0.5f + (float)(scale & 15)) * 0.25f, d * (0.5f + (float)(scale >> 4)) * 0.25f);
-      break;
+      return two_scales(d * (0.5f + (float)(scale & 15)) * 0.25f, d * (0.5f + (float)(scale >> 4)) * 0.25f);
     }
-    case kEncodingIq3Xxs: {
-      const uint32_t tail = u32_at(block + 66 + 4 * group);
-      codes = iq3_xxs_codes(block + 2 + 8 * group);
-      signs = even_signs4(tail);
-      unit->scale = _mm512_set1_ps(d * (0.5f + (float)(tail >> 28)) * 0.5f);
-      break;
-    }
+    case kEncodingIq3Xxs:
+      return _mm512_set1_ps(d * (0.5f + (float)(u32_at(block + 66 + 4 * group) >> 28)) * 0.5f);
     case kEncodingIq3S:
-      codes = iq3_s_codes(block + 2 + 8 * group, block[66 + group]);
-      signs = u32_at(block + 74 + 4 * group);
-      unit->scale = _mm512_set1_ps(d * (float)(1 + 2 * ((block[106 + group / 2] >> (4 * (group % 2))) & 15)));
-      break;
+      return _mm512_set1_ps(d * (float)(1 + 2 * ((block[106 + group / 2] >> (4 * (group % 2))) & 15)));
     case kEncodingIq1S:
-      codes = iq1_s_codes(block, group);
-      signs = 0;
-      unit->scale =
-          _mm512_set1_ps(d * (float)(2 * ((block[35 + 2 * group] >> 4) & 7) + 1) * 0.125f);
-      break;
+      return _mm512_set1_ps(d * (float)(2 * ((block[35 + 2 * group] >> 4) & 7) + 1) * 0.125f);
     default: {  // IQ1_M
       const int two = u16_at(block + 48 + group / 2 * 2) >> (6 * (group % 2));
       const float d_m = iq1_m_scale(block);
-      codes = iq1_m_codes(block, group);
-      signs = 0;
-      unit->scale = two_scales(d_m * (float)(2 * (two & 7) + 1) * 0.125f,
-                               d_m * (float)(2 * (two >> 3 & 7) + 1) * 0.125f);
+      return two_scales(d_m * (float)(2 * (two & 7) + 1) * 0.125f,
+                        d_m * (float)(2 * (two >> 3 & 7) + 1) * 0.125f);
     }
   }
-  unit->low[0] = bf16_of_bytes(with_signs(codes, signs));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 #define FATHOM_ENCODINGS(with)                                                                        \
   with(kEncodingQ3K) with(kEncodingQ5K) with(kEncodingQ6K) with(kEncodingIq1S) with(kEncodingIq1M)    \
   with(kEncodingIq2Xxs) with(kEncodingIq2Xs) with(kEncodingIq2S) with(kEncodingIq3Xxs)                \
-  with(kEncodingIq3S) with(kEncodingIq4Nl) with(kEncodingIq4Xs) with(kEncodingAffine)
+  with(kEncodingIq3S) with(kEncodingIq4Nl) with(kEncodingIq4Xs)
 #define FATHOM_BF16_ENCODINGS(with)                                                                   \
   with(kEncodingBf16) with(kEncodingFp8) with(kEncodingFp4) with(kEncodingMxfp4) with(kEncodingQ8_0)  \
   with(kEncodingQ2K) with(kEncodingQ4K) FATHOM_ENCODINGS(with)
@@ -28,8 +28,21 @@ void decode_any(const struct EncodedMatrix* m, int64_t row, int64_t count, float
 #define FATHOM_CASE(encoding) \
   case encoding: return decode_floats_as(encoding, m, row, count, panel, stride);
     FATHOM_ENCODINGS(FATHOM_CASE)
+    FATHOM_CASE(kEncodingAffine)
 #undef FATHOM_CASE
     default: return decode(m, row, count, panel, stride);
+  }
+}
+
+// With the width of the codes as a constant.
+void bf16_dot_affine(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
+  struct EncodedMatrix known = *m;
+  switch (m->bits) {
+#define FATHOM_CASE(width) \
+  case width: known.bits = width; return bf16_dot_as(kEncodingAffine, &known, row, count, rows);
+    FATHOM_CASE(2) FATHOM_CASE(3) FATHOM_CASE(4) FATHOM_CASE(5) FATHOM_CASE(6) FATHOM_CASE(8)
+#undef FATHOM_CASE
+    default: return;
   }
 }
 
@@ -38,6 +51,7 @@ void bf16_dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const s
 #define FATHOM_CASE(encoding) \
   case encoding: return bf16_dot_as(encoding, m, row, count, rows);
     FATHOM_BF16_ENCODINGS(FATHOM_CASE)
+    case kEncodingAffine: return bf16_dot_affine(m, row, count, rows);
 #undef FATHOM_CASE
     default: return;
   }
@@ -54,6 +68,7 @@ void bf16_decode(const struct EncodedMatrix* m, int64_t row, int64_t count, stru
 #define FATHOM_CASE(encoding) \
   case encoding: return decode_panel_as(encoding, m, row, count, data);
     FATHOM_BF16_ENCODINGS(FATHOM_CASE)
+    FATHOM_CASE(kEncodingAffine)
 #undef FATHOM_CASE
     default: return;
   }

@@ -89,14 +89,14 @@ constexpr Bytes64 fp8_scale_shuffle() {
 constexpr Bytes64 kFp8ScaleShuffles = fp8_scale_shuffle();
 static const uint8_t* const kFp8ScaleShuffle = kFp8ScaleShuffles.byte;
 
-// Nibble 4 * lane + word to each word of a lane's quadword.
-constexpr Bytes64 fp4_shift() {
-  Bytes64 table{};
-  for (int i = 0; i < 64; ++i) table.byte[i] = (uint8_t)(4 * (4 * (i / 16) + i % 8 / 2));
+// Each lane of 128 bits has its own nibble of the words.
+constexpr Words<32> fp4_shift() {
+  Words<32> table{};
+  for (int i = 0; i < 32; ++i) table.word[i] = (uint16_t)(4 * (i / 8));
   return table;
 }
-constexpr Bytes64 kFp4Shifts = fp4_shift();
-static const uint8_t* const kFp4Shift = kFp4Shifts.byte;
+constexpr Words<32> kFp4Shifts = fp4_shift();
+static const uint16_t* const kFp4Shift = kFp4Shifts.word;
 
 // The sixteen e2m1 values, twice, times each scale; zeros for scales that are not applied here.
 struct Fp4Tables {

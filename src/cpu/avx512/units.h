@@ -17,9 +17,13 @@
 namespace fathom::cpu {
 namespace {
 
-struct Unit {
-  __m512i low[4], high[4];  // sources of blocks of 256; of the others, low[j] is vector j
-  __m512 scale, floor;      // scaled kinds
+// The codes of a unit: itself a vector for units of 32 columns, two for 64; for blocks of 256, what some of the
+// eight vectors are taken from.
+struct Source {
+  __m512i low, high;
+};
+struct Scales {
+  __m512 scale, floor;  // scaled kinds
 };
 
 FATHOM_INLINE int is_block256(enum Encoding encoding) {
@@ -39,15 +43,23 @@ FATHOM_INLINE int has_floor(enum Encoding encoding) {
          encoding == kEncodingAffine;
 }
 
+FATHOM_INLINE int has_run_pairs(enum Encoding encoding) {
+  return encoding == kEncodingIq2Xs || encoding == kEncodingIq2S || encoding == kEncodingIq1S ||
+         encoding == kEncodingIq1M;
+}
+
 // Column of word `word` of a unit.
 FATHOM_INLINE int word_column(enum Encoding encoding, int word) {
   if (is_block256(encoding)) return layout(encoding)->column[word];
   const int lane = word % 32 / 8, place = word % 8;  // lanes of 128 bits
   if (encoding == kEncodingFp8) return 16 * lane + 8 * (word / 32) + place;
-  const int nibble = 4 * lane + place % 4;  // of the block's first or second eight bytes
-  if (encoding == kEncodingFp4) return place / 4 * 16 + nibble;
-  if (encoding == kEncodingMxfp4) return place / 4 * 8 + nibble / 2 + 16 * (nibble % 2);
-  return word;
+  // A lane has the nibbles of one place in all eight pairs of bytes.
+  if (encoding == kEncodingFp4) return 4 * place + lane;
+  if (encoding == kEncodingMxfp4) return 2 * place + lane / 2 + 16 * (lane % 2);
+  if (encoding == kEncodingBf16 || encoding == kEncodingAffine) return word;
+  // Bytes in two halves: of 16 columns each, or of two runs of eight each where 16 columns share a scale.
+  return word % 2 * (has_run_pairs(encoding) ? 8 : 16) +
+         (has_run_pairs(encoding) ? word / 16 * 16 + word / 2 % 8 : word / 2);
 }
 
 FATHOM_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
@@ -62,21 +74,20 @@ FATHOM_INLINE uint32_t u32_at(const uint8_t* p) {
   return value;
 }
 
-// 32 integers of few bits as bfloat16.
-FATHOM_INLINE __m512i bf16_of_words(__m512i words) {
-  const __m512i low = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(words));
-  const __m512i high = _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(words, 1));
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
+// Sixteen small integers and sixteen more as bfloat16: the even words and the odd words of the result. Exact,
+// so taking the upper halves of the float32 numbers rounds nothing.
+FATHOM_INLINE __m512i bf16_of_integers(__m512i even, __m512i odd) {
+  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(even)), 16);
+  return _mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_castps_si512(_mm512_cvtepi32_ps(odd)));
 }
-FATHOM_INLINE __m512i bf16_of_bytes(__m256i bytes) {
-  const __m512i low = _mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes));
-  const __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1));
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
+FATHOM_INLINE __m512i bf16_of_bytes(__m128i even, __m128i odd) {
+  return bf16_of_integers(_mm512_cvtepi8_epi32(even), _mm512_cvtepi8_epi32(odd));
 }
+FATHOM_INLINE __m128i load16(const uint8_t* p) { return _mm_loadu_si128((const __m128i*)p); }
 
 // 64 columns of e4m3: the two bytes of each bfloat16 looked up, the scale subtracted from the exponent. The
 // table is 2^60 too large, and zero stays zero because the subtraction saturates.
-FATHOM_INLINE void fp8_unit(const uint8_t* codes, const uint8_t* scales, Unit* unit) {
+FATHOM_INLINE void fp8_unit(const uint8_t* codes, const uint8_t* scales, Source* vectors) {
   const __m512i x = load64(codes);
   const __m512i high = _mm512_permutex2var_epi8(load64(kFp8High), x, load64(kFp8High + 64));
   const __m512i low = _mm512_permutex2var_epi8(load64(kFp8Low), x, load64(kFp8Low + 64));
@@ -87,15 +98,14 @@ FATHOM_INLINE void fp8_unit(const uint8_t* codes, const uint8_t* scales, Unit* u
   const __m512i sign = _mm512_set1_epi16((int16_t)0x8000);
   const __m512i first = _mm512_subs_epu16(_mm512_unpacklo_epi8(low, high), drop);
   const __m512i second = _mm512_subs_epu16(_mm512_unpackhi_epi8(low, high), drop);
-  unit->low[0] = _mm512_ternarylogic_epi32(first, sign, _mm512_unpacklo_epi8(x, x), 0xF8);
-  unit->low[1] = _mm512_ternarylogic_epi32(second, sign, _mm512_unpackhi_epi8(x, x), 0xF8);
+  vectors->low = _mm512_ternarylogic_epi32(first, sign, _mm512_unpacklo_epi8(x, x), 0xF8);
+  vectors->high = _mm512_ternarylogic_epi32(second, sign, _mm512_unpackhi_epi8(x, x), 0xF8);
 }
 
-// 32 columns of e2m1: four bits to each word, then the sixteen values times the scale looked up.
+// 32 columns of e2m1: four bits to the low end of each word, then the sixteen values times the scale looked up.
 FATHOM_INLINE __m512i fp4_unit(const uint8_t* codes, uint8_t scale) {
   const __m512i x = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)codes));
-  return _mm512_permutexvar_epi16(_mm512_multishift_epi64_epi8(load64(kFp4Shift), x),
-                                  load64(kFp4Tables.word[scale]));
+  return _mm512_permutexvar_epi16(_mm512_srlv_epi16(x, load64(kFp4Shift)), load64(kFp4Tables.word[scale]));
 }
 
 // 32 codes of `bits` bits that begin on a byte.
@@ -105,43 +115,42 @@ FATHOM_INLINE __m512i affine_codes(const uint8_t* codes, int bits) {
   const __m512i byte = _mm512_srli_epi16(bit, 3);
   const __m512i index =
       _mm512_or_si512(byte, _mm512_slli_epi16(_mm512_add_epi16(byte, _mm512_set1_epi16(1)), 8));
-  const __m512i words =
+  const __m512i shifted =
       _mm512_srlv_epi16(_mm512_permutexvar_epi8(index, x), _mm512_and_si512(bit, _mm512_set1_epi16(7)));
-  return bf16_of_words(_mm512_and_si512(words, _mm512_set1_epi16((int16_t)((1 << bits) - 1))));
+  const __m512i words = _mm512_and_si512(shifted, _mm512_set1_epi16((int16_t)((1 << bits) - 1)));
+  return bf16_of_integers(_mm512_and_si512(words, _mm512_set1_epi32(0xFFFF)), _mm512_srli_epi32(words, 16));
 }
-FATHOM_INLINE float affine_scale(const uint8_t* p, int64_t group, int type) {
+FATHOM_INLINE float affine_scale(const uint8_t* p, int64_t group, enum ScaleType type) {
   if (type == kScaleF32) return float_of_bits(u32_at(p + 4 * group));
   uint16_t half;
   memcpy(&half, p + 2 * group, sizeof half);
   return type == kScaleF16 ? _cvtsh_ss(half) : float_of_bits((uint32_t)half << 16);
 }
 
-// Sources of a block of 256: 64 or 128 bytes of low bits, nothing, 32 or 64 bytes of high bits.
-FATHOM_INLINE void block_sources(enum Encoding encoding, const uint8_t* low, int low_bytes,
-                                 const uint8_t* high, int high_bytes, Unit* unit) {
+// Source `source` of a block of 256 from 64 or 128 bytes of low bits, and from nothing, 32 or 64 bytes of high
+// bits.
+FATHOM_INLINE Source gather_source(enum Encoding encoding, int source, const uint8_t* low, int low_bytes,
+                                   const uint8_t* high, int high_bytes) {
   const Layout* where = layout(encoding);
-  const int sources = 8 / vectors_a_source(encoding);
-#pragma GCC unroll 4
-  for (int source = 0; source < sources; ++source) {
-    const __m512i index = load64(where->low_index[source]);
-    unit->low[source] = low_bytes == 64 ? _mm512_permutexvar_epi64(index, load64(low))
-                                        : _mm512_permutex2var_epi64(load64(low), index, load64(low + 64));
-    if (high_bytes != 0) {
-      const __m512i bits = high_bytes == 64
-                               ? load64(high)
-                               : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)high));
-      unit->high[source] = _mm512_permutexvar_epi64(load64(where->high_index[source]), bits);
-    }
+  const __m512i index = load64(where->low_index[source]);
+  Source result;
+  result.low = low_bytes == 64 ? _mm512_permutexvar_epi32(index, load64(low))
+                               : _mm512_permutex2var_epi32(load64(low), index, load64(low + 64));
+  result.high = result.low;
+  if (high_bytes != 0) {
+    const __m512i bits = high_bytes == 64 ? load64(high)
+                                          : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)high));
+    result.high = _mm512_permutexvar_epi32(load64(where->high_index[source]), bits);
   }
+  return result;
 }
 
-// Vector `j` of a block of 256.
-FATHOM_INLINE __m512i block_vector(enum Encoding encoding, const Unit* unit, int j) {
+// Vector `j` of a block of 256 from its source.
+FATHOM_INLINE __m512i gathered_vector(enum Encoding encoding, Source source, int j) {
   const Layout* where = layout(encoding);
-  const int source = j / vectors_a_source(encoding);
-  __m512i index = _mm512_multishift_epi64_epi8(load64(where->low_shift[j]), unit->low[source]);
+  __m512i index = _mm512_srlv_epi32(source.low, load64(where->low_shift[j % 2]));
   if (encoding == kEncodingQ3K || encoding == kEncodingQ5K || encoding == kEncodingQ6K) {
-    const __m512i high = _mm512_multishift_epi64_epi8(load64(where->high_shift[j]), unit->high[source]);
+    const __m512i high = _mm512_rorv_epi32(source.high, load64(where->high_shift[j % 2]));
     const __m512i mask = _mm512_set1_epi16(encoding == kEncodingQ3K ? 3 : 15);
     index = _mm512_ternarylogic_epi32(mask, index, high, 0xCA);
   }
