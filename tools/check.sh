@@ -30,9 +30,10 @@ cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_
   -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON >/dev/null
 ninja -C build/sanitize
 export UBSAN_OPTIONS=print_stacktrace=1
-# The oracle and the documents do not depend on the compiler; the models run on their smallest members.
+# The oracle and the documents do not depend on the compiler; the models run on their smallest members, and
+# the programs' own tests, which start hundreds of processes, only in the full run.
 if [ "$mode" = quick ]; then
-  ctest --test-dir build/sanitize --output-on-failure -j "$jobs" --timeout 1500 -E 'oracle|rooms|docs|golden|mini'
+  ctest --test-dir build/sanitize --output-on-failure -j "$jobs" --timeout 1500 -E 'oracle|rooms|docs|golden|mini|cli|pack|quantize'
   build/sanitize/bin/golden_test --gtest_brief=1 --gtest_filter='*g3*:*g6*:-*reference*:*Chunking*'
   build/sanitize/bin/mini_test --gtest_brief=1 --gtest_filter='*Greedy*:*Refuse*:*refused*'
 else
