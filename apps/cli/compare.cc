@@ -47,7 +47,8 @@ Command add_compare(CLI::App& app) {
   add_number(*command, "-t,--threads", options->threads, 0, 1024, "Threads; 0: one a core (default)");
   command->add_flag("--json", options->as_json, "The report as JSON");
   command->footer(
-      "Reads all values of both packs, whatever their dialects. Errors are of B against A; a bank of experts is\n"
+      "Reads all values of both packs, whatever their dialects. Errors are of B against A; a bank of experts "
+      "is\n"
       "one line that names the worst expert. Of Engram tables at most 65,536 rows are read.\n\n"
       "Example:\n"
       "  fathom compare models/mini mini-q4.gguf --filter '*.experts.*'\n");

@@ -72,7 +72,8 @@ std::string row(const char* name, const fathom_estimate& estimate, double scale 
 }
 
 std::string to_text(const Options& options, const fathom_engine_info& info, const fathom_quality& quality) {
-  std::string text = fmt::format("model      {}, {}, {}\n", printable(info.model_path), info.dialect, info.numerics);
+  std::string text =
+      fmt::format("model      {}, {}, {}\n", printable(info.model_path), info.dialect, info.numerics);
   if (quality.has_reference)
     text += fmt::format("reference  {}\n",
                         printable(options.against.empty() ? options.reference : options.against));
@@ -156,7 +157,8 @@ Command add_eval(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->text.add(*command);
   options->model.add_all(*command);
-  command->get_option("--ctx")->description("Tokens of a window (default: 2048, or the model's if that is less)");
+  command->get_option("--ctx")->description(
+      "Tokens of a window (default: 2048, or the model's if that is less)");
   add_amount(*command, "--stride", options->stride_tokens, parse_tokens,
              "Tokens from window to window (default: each begins where the last one ends)");
   CLI::Option* against =
@@ -167,7 +169,9 @@ Command add_eval(CLI::App& app) {
       ->excludes(against);
   command->add_option("--save-reference", options->save_reference, "Keep this pack's predictions")
       ->type_name("FILE");
-  command->add_option("--json", options->json_file, "Write the numbers there; - is standard output, without the table")
+  command
+      ->add_option("--json", options->json_file,
+                   "Write the numbers there; - is standard output, without the table")
       ->type_name("FILE");
   command->footer(
       "Errors are standard errors: as if tokens were independent, and from drawing whole windows.\n"

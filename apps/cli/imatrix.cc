@@ -51,12 +51,14 @@ Command add_imatrix(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->text.add(*command);
   options->model.add_all(*command);
-  command->get_option("--ctx")->description("Tokens of a window (default: 2048, or the model's if that is less)");
+  command->get_option("--ctx")->description(
+      "Tokens of a window (default: 2048, or the model's if that is less)");
   command->add_option("-o,--output", options->output, "File to write")->required()->type_name("FILE");
   command->add_option("--format", options->format, "gguf (default), or dat: the older format")
       ->check(CLI::IsMember({"gguf", "dat"}));
   command->footer(
-      "Runs the whole model over the text and adds up the squares of what goes into every matrix; for routed\n"
+      "Runs the whole model over the text and adds up the squares of what goes into every matrix; for "
+      "routed\n"
       "experts of what was routed to them.\n\n"
       "Example:\n"
       "  fathom imatrix -m models/DeepSeek-V4.1-Flash calibration.txt --limit 32K -o flash.imatrix.gguf\n");

@@ -42,13 +42,13 @@ struct SessionRelease {
 };
 using OwnedSession = std::unique_ptr<fathom_session, SessionRelease>;
 
-
 Result<OwnedSession> window_session(fathom_engine& engine, int64_t context_tokens) {
   FATHOM_ASSIGN(std::unique_ptr<fathom_session> session, make_session(engine, context_tokens));
   return OwnedSession(session.release());
 }
 
-Result<WindowOptions> window_options(const fathom_engine& engine, int64_t context_tokens, int64_t stride_tokens) {
+Result<WindowOptions> window_options(const fathom_engine& engine, int64_t context_tokens,
+                                     int64_t stride_tokens) {
   const ModelConfig& config = engine.model->config();
   const int64_t longest = config.max_position_embeddings;
   WindowOptions options{.context_tokens = context_tokens, .stride_tokens = stride_tokens};
@@ -60,8 +60,8 @@ Result<WindowOptions> window_options(const fathom_engine& engine, int64_t contex
   return options;
 }
 
-Result<void> measure(fathom_engine& engine, std::span<const int32_t> ids, const fathom_quality_options& options,
-                     fathom_quality* out) {
+Result<void> measure(fathom_engine& engine, std::span<const int32_t> ids,
+                     const fathom_quality_options& options, fathom_quality* out) {
   const bool has_file = options.reference_path != nullptr && *options.reference_path != '\0';
   if (options.reference == &engine)
     return Error::invalid("reference: expected another engine, found the one that is measured");
@@ -128,7 +128,8 @@ Result<void> collect(const fathom_engine_options* engine_options, std::span<cons
   FATHOM_ASSIGN(const ImportanceFormat format, importance_format(options.format));
   FATHOM_ASSIGN(const Settings settings, read_settings(engine_options));
   const ImportanceCollector* collector = nullptr;
-  const auto wrap = [&](std::unique_ptr<Backend> inner, const Pack& pack) -> Result<std::unique_ptr<Backend>> {
+  const auto wrap = [&](std::unique_ptr<Backend> inner,
+                        const Pack& pack) -> Result<std::unique_ptr<Backend>> {
     FATHOM_ASSIGN(auto made, ImportanceCollector::make(std::move(inner), pack));
     collector = made.get();
     return std::unique_ptr<Backend>(std::move(made));

@@ -13,7 +13,7 @@ struct TensorShape {
   std::string name;  // official; of a bank "layers.3.ffn.experts.w1.weight"
   int64_t rows = 1;
   int64_t cols = 0;
-  int64_t experts = 0;  // more than 0: a bank of that many matrices
+  int64_t experts = 0;     // more than 0: a bank of that many matrices
   bool is_vector = false;  // small, kept as float32 at run time: Pack::vector() reads rows * cols values
 };
 

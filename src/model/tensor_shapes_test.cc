@@ -56,7 +56,8 @@ TEST(TensorShapes, NamesGoToGgufAndBack) {
     for (const GgufNames names : {GgufNames::kDs4, GgufNames::kLlamaCpp})
       EXPECT_EQ(official_from_gguf(gguf_from_official(shape.name, names)), shape.name);
   EXPECT_EQ(gguf_from_official("layers.1.engram.wkv.weight", GgufNames::kDs4), "blk.1.engram_kv.weight");
-  EXPECT_EQ(gguf_from_official("layers.1.engram.wkv.weight", GgufNames::kLlamaCpp), "blk.1.engram_wkv.weight");
+  EXPECT_EQ(gguf_from_official("layers.1.engram.wkv.weight", GgufNames::kLlamaCpp),
+            "blk.1.engram_wkv.weight");
   EXPECT_EQ(gguf_from_official("layers.3.ffn.gate.bias", GgufNames::kDs4), "blk.3.exp_probs_b.bias");
   EXPECT_EQ(gguf_from_official("layers.3.ffn.gate.colour", GgufNames::kDs4), "");
 }

@@ -64,8 +64,10 @@ bool has(const Pack& pack, const TensorShape& shape) {
 // Types of a bank's experts may differ.
 void add_type(std::string& types, DType type) {
   const std::string name(dtype_name(type));
-  if (types.empty()) types = name;
-  else if (types != name && types.find("mixed") == std::string::npos) types = "mixed, first " + types;
+  if (types.empty())
+    types = name;
+  else if (types != name && types.find("mixed") == std::string::npos)
+    types = "mixed, first " + types;
 }
 
 class Comparer {
@@ -84,15 +86,20 @@ class Comparer {
     std::set<std::string> known;
     int64_t done = 0;
     for (const TensorShape& shape : wanted) {
-      const Progress now{.stage = "compare", .unit = "tensors", .done = done++,
+      const Progress now{.stage = "compare",
+                         .unit = "tensors",
+                         .done = done++,
                          .total = static_cast<int64_t>(wanted.size())};
       if (options_.progress && !options_.progress(now))
         return Error::cancelled("comparison cancelled after {} of {} tensors", now.done, now.total);
       known.insert(shape.name);
       const bool in_a = has(a_, shape), in_b = has(b_, shape);
-      if (in_a && in_b) result.tensors.push_back(compare(shape));
-      else if (in_a) result.only_a.push_back(shape.name);
-      else if (in_b) result.only_b.push_back(shape.name);
+      if (in_a && in_b)
+        result.tensors.push_back(compare(shape));
+      else if (in_a)
+        result.only_a.push_back(shape.name);
+      else if (in_b)
+        result.only_b.push_back(shape.name);
     }
     compare_tables(result, known);
     compare_presence(result, known);
@@ -119,7 +126,8 @@ class Comparer {
 
   TensorComparison compare(const TensorShape& shape) {
     TensorComparison result{.name = shape.name, .experts = shape.experts};
-    const Result<void> compared = shape.is_vector ? compare_vector(shape, result) : compare_matrices(shape, result);
+    const Result<void> compared =
+        shape.is_vector ? compare_vector(shape, result) : compare_matrices(shape, result);
     if (!compared.ok()) result.problem = compared.error().message;
     return result;
   }
@@ -238,10 +246,18 @@ class Comparer {
       for (Part& part : files_)
         FATHOM_TRY(part.file.read_at(
             part.array.offset_bytes + static_cast<uint64_t>(row) * part.array.stride_bytes, part.bytes));
-      const auto bytes_of = [&](size_t part) { return part < files_.size() ? files_[part].bytes.data() : nullptr; };
-      const WeightMatrix weight{.type = info_.type, .rows = 1, .cols = info_.width, .data = bytes_of(0),
-                                .scales = bytes_of(1), .biases = bytes_of(2), .scale_type = info_.scale_type,
-                                .bits = info_.bits, .group = info_.group};
+      const auto bytes_of = [&](size_t part) {
+        return part < files_.size() ? files_[part].bytes.data() : nullptr;
+      };
+      const WeightMatrix weight{.type = info_.type,
+                                .rows = 1,
+                                .cols = info_.width,
+                                .data = bytes_of(0),
+                                .scales = bytes_of(1),
+                                .biases = bytes_of(2),
+                                .scale_type = info_.scale_type,
+                                .bits = info_.bits,
+                                .group = info_.group};
       out.resize(static_cast<size_t>(info_.width));
       decode_row(weight, 0, out.data());
       return {};
@@ -292,7 +308,8 @@ class Comparer {
         const std::string bank = bank_of(tensor.name);
         const std::string& name = bank.empty() ? tensor.name : bank;
         // Scales are part of the matrix they belong to.
-        const bool is_companion = name.ends_with(".scale") || name.ends_with(".scales") || name.ends_with(".biases");
+        const bool is_companion =
+            name.ends_with(".scale") || name.ends_with(".scales") || name.ends_with(".biases");
         if (!is_companion && !known.contains(name) && is_wanted(name)) names.insert(name);
       }
       return names;

@@ -36,12 +36,12 @@ struct TensorComparison {
 struct PackComparison {
   std::string path_a, path_b;
   std::string dialect_a, dialect_b;
-  std::vector<TensorComparison> tensors;      // of both packs, in the order of the model
+  std::vector<TensorComparison> tensors;  // of both packs, in the order of the model
   std::vector<std::string> only_a, only_b;
 };
 
 struct CompareOptions {
-  std::string filter;   // a shell pattern that official names must match; empty: all
+  std::string filter;    // a shell pattern that official names must match; empty: all
   int thread_count = 0;  // 0: one a core
   ProgressFn progress;   // "compare", "tensors"
 };

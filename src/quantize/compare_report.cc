@@ -19,7 +19,8 @@ Json to_json(const ValueError& error) {
 }
 
 std::string numbers(const ValueError& error) {
-  std::string text = fmt::format("{:<10.4g} {:<10.4g} {:.6f}", error.relative_rms, error.largest, error.cosine);
+  std::string text =
+      fmt::format("{:<10.4g} {:<10.4g} {:.6f}", error.relative_rms, error.largest, error.cosine);
   if (error.not_finite > 0) text += fmt::format("  {} values not finite", error.not_finite);
   return text;
 }
@@ -44,8 +45,8 @@ std::string comparison_text(const PackComparison& comparison) {
                                  comparison.path_b, comparison.dialect_b);
   size_t width = 6;
   for (const TensorComparison& tensor : comparison.tensors) width = std::max(width, tensor.name.size());
-  text += fmt::format("{:<{}}  {:<18} {:<18} {:>14} {:>14}  {:<10} {:<10} cosine\n", "tensor", width, "type A",
-                      "type B", "bytes A", "bytes B", "rel. RMS", "max error");
+  text += fmt::format("{:<{}}  {:<18} {:<18} {:>14} {:>14}  {:<10} {:<10} cosine\n", "tensor", width,
+                      "type A", "type B", "bytes A", "bytes B", "rel. RMS", "max error");
   int64_t bytes_a = 0, bytes_b = 0;
   std::map<std::string, const TensorComparison*> worst;
   for (const TensorComparison& tensor : comparison.tensors) {

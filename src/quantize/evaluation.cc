@@ -62,9 +62,10 @@ class Evaluation {
       return Error::invalid("{}: vocabulary of {}, expected {}", options_.stored->path(), header.vocab_size,
                             vocab_);
     if (header.rows != total_ || header.text != text_fingerprint(ids_, windows_))
-      return Error::invalid("{}: {} predictions, expected {} of this text in these windows; it was made of "
-                            "another text, context or stride",
-                            options_.stored->path(), header.rows, total_);
+      return Error::invalid(
+          "{}: {} predictions, expected {} of this text in these windows; it was made of "
+          "another text, context or stride",
+          options_.stored->path(), header.rows, total_);
     return {};
   }
 
@@ -86,8 +87,7 @@ class Evaluation {
     if (options_.reference != nullptr) options_.reference->invalidate();
     meter_.begin_window();
     int64_t piece_rows = session_.evaluate_rows();
-    if (options_.reference != nullptr)
-      piece_rows = std::min(piece_rows, options_.reference->evaluate_rows());
+    if (options_.reference != nullptr) piece_rows = std::min(piece_rows, options_.reference->evaluate_rows());
     for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(piece_rows)) {
       FATHOM_TRY(tell());
       const size_t count = std::min(tokens.size() - begin, static_cast<size_t>(piece_rows));
@@ -101,8 +101,9 @@ class Evaluation {
     if (options_.reference != nullptr) {
       reference_.resize(piece.size() * vocab_);
       const auto keep = [&](int64_t position, std::span<const float> logits) -> Result<void> {
-        std::copy(logits.begin(), logits.end(),
-                  reference_.begin() + (position - static_cast<int64_t>(offset)) * static_cast<int64_t>(vocab_));
+        std::copy(
+            logits.begin(), logits.end(),
+            reference_.begin() + (position - static_cast<int64_t>(offset)) * static_cast<int64_t>(vocab_));
         return {};
       };
       FATHOM_TRY(options_.reference->evaluate(piece, keep));
@@ -150,7 +151,8 @@ Result<std::vector<TextWindow>> cut_windows(std::span<const int32_t> ids, const 
                           options.context_tokens);
   std::vector<TextWindow> windows;
   for (size_t begin = 0; begin < ids.size();) {
-    const auto next = std::find(ids.begin() + static_cast<ptrdiff_t>(begin) + 1, ids.end(), options.bos_token);
+    const auto next =
+        std::find(ids.begin() + static_cast<ptrdiff_t>(begin) + 1, ids.end(), options.bos_token);
     const auto end = static_cast<size_t>(next - ids.begin());
     cut_document(ids, begin, end, options, windows);
     begin = end;
@@ -170,7 +172,8 @@ std::array<uint8_t, 32> text_fingerprint(std::span<const int32_t> ids, std::span
   return hash.finish();
 }
 
-Result<Quality> evaluate_text(Session& session, std::span<const int32_t> ids, const EvaluationOptions& options) {
+Result<Quality> evaluate_text(Session& session, std::span<const int32_t> ids,
+                              const EvaluationOptions& options) {
   return Evaluation(session, ids, options).run();
 }
 

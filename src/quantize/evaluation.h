@@ -5,16 +5,16 @@
 #include <span>
 #include <vector>
 
+#include "engine/session.h"
 #include "quantize/quality.h"
 #include "quantize/reference_logits.h"
-#include "engine/session.h"
 
 namespace fathom {
 
 struct WindowOptions {
   int64_t context_tokens = 2048;  // most tokens of a window, the one in front included
   int64_t stride_tokens = 0;      // from window to window; 0: each begins where the last one ends
-  int32_t bos_token = -1;         // begins a document, and is put before windows that begin elsewhere; -1: none
+  int32_t bos_token = -1;  // begins a document, and is put before windows that begin elsewhere; -1: none
 };
 
 /// Tokens [begin, end) of a text, evaluated from an empty context. Those from first_target on are predicted;
@@ -36,15 +36,16 @@ std::array<uint8_t, 32> text_fingerprint(std::span<const int32_t> ids, std::span
 
 struct EvaluationOptions {
   WindowOptions windows;
-  Session* reference = nullptr;                  // another model, run side by side
-  const ReferenceReader* stored = nullptr;       // or its stored predictions
-  std::string save_path;                         // empty: the predictions are not kept
-  ProgressFn progress;                           // "evaluate", "tokens"
+  Session* reference = nullptr;             // another model, run side by side
+  const ReferenceReader* stored = nullptr;  // or its stored predictions
+  std::string save_path;                    // empty: the predictions are not kept
+  ProgressFn progress;                      // "evaluate", "tokens"
 };
 
-/// Begins the sessions anew; both contexts must hold a window. At most Session::evaluate_rows() rows of logits
-/// are held of each model. Errors: kInvalidArgument (nothing to predict; vocabularies differ; a file of
-/// another text), those of the sessions, kCancelled.
-Result<Quality> evaluate_text(Session& session, std::span<const int32_t> ids, const EvaluationOptions& options);
+/// Begins the sessions anew; both contexts must hold a window. At most Session::evaluate_rows() rows of
+/// logits are held of each model. Errors: kInvalidArgument (nothing to predict; vocabularies differ; a file
+/// of another text), those of the sessions, kCancelled.
+Result<Quality> evaluate_text(Session& session, std::span<const int32_t> ids,
+                              const EvaluationOptions& options);
 
 }  // namespace fathom

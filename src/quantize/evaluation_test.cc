@@ -91,8 +91,8 @@ std::vector<std::vector<double>> all_logprobs(Session& session, std::span<const 
 
 TEST(EvaluateText, OfAModelAgainstItselfIsZero) {
   TestModel a(Numerics::kOfficial), b(Numerics::kOfficial);
-  const Quality quality = unwrap(evaluate_text(
-      *a.session, text(60), {.windows = {.context_tokens = 25}, .reference = b.session.get()}));
+  const Quality quality = unwrap(
+      evaluate_text(*a.session, text(60), {.windows = {.context_tokens = 25}, .reference = b.session.get()}));
   EXPECT_EQ(quality.tokens, 57);
   EXPECT_EQ(quality.windows, 3);
   EXPECT_EQ(quality.divergence_max, 0);

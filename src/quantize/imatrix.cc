@@ -17,7 +17,8 @@ int64_t expert_of(std::string_view name) {
 }
 
 std::string sizes_text(int64_t experts, int64_t cols) {
-  return experts == 0 ? fmt::format("{} columns", cols) : fmt::format("{} experts of {} columns", experts, cols);
+  return experts == 0 ? fmt::format("{} columns", cols)
+                      : fmt::format("{} experts of {} columns", experts, cols);
 }
 
 }  // namespace
@@ -45,8 +46,10 @@ Result<void> ImportanceMatrix::check_fits(const ModelConfig& config) const {
   for (const auto& [name, entry] : entries_) {
     const auto found = by_name.find(name);
     if (found == by_name.end())
-      return Error::bad_pack("{}: importance of {}, expected names of this model's matrices: it is another "
-                             "model's", path, name);
+      return Error::bad_pack(
+          "{}: importance of {}, expected names of this model's matrices: it is another "
+          "model's",
+          path, name);
     const TensorShape& shape = *found->second;
     if (shape.cols != entry.cols || shape.experts != entry.experts)
       return Error::bad_pack("{}: importance of {}: expected {}, found {}: it is another model's", path, name,

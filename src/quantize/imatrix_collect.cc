@@ -36,8 +36,8 @@ struct BankSums {
 struct ImportanceCollector::State {
   std::unique_ptr<Backend> inner;
   std::vector<std::unique_ptr<Sums>> sums;
-  std::unordered_map<const std::byte*, Sums*> matrices;     // by the first byte of the matrix
-  std::unordered_map<const std::byte*, BankSums> experts;   // by the first byte of the first expert's gate
+  std::unordered_map<const std::byte*, Sums*> matrices;    // by the first byte of the matrix
+  std::unordered_map<const std::byte*, BankSums> experts;  // by the first byte of the first expert's gate
   std::string unknown;  // an error about a matrix that the pack does not have
   std::vector<float> gathered, gate, up;
 
@@ -100,12 +100,14 @@ void ImportanceCollector::State::multiply_up(const ExpertFfnArgs& args, const Ex
   const bool official = args.numerics == Numerics::kOfficial;
   gate.resize(static_cast<size_t>(rows * args.inter));
   up.resize(gate.size());
-  inner->linear({.in = in, .weight = &weights.gate, .rows = rows, .out = gate.data(), .round_to_bf16 = official});
+  inner->linear(
+      {.in = in, .weight = &weights.gate, .rows = rows, .out = gate.data(), .round_to_bf16 = official});
   inner->linear({.in = in, .weight = &weights.up, .rows = rows, .out = up.data(), .round_to_bf16 = official});
   for (size_t index = 0; index < gate.size(); ++index) {
     const float g = std::min(gate[index], args.limit);
     const float u = std::clamp(up[index], -args.limit, args.limit);
-    const float weight = route_weights == nullptr ? 1.0f : route_weights[index / static_cast<size_t>(args.inter)];
+    const float weight =
+        route_weights == nullptr ? 1.0f : route_weights[index / static_cast<size_t>(args.inter)];
     const float value = weight * (g / (1.0f + std::exp(-g)) * u);
     gate[index] = official ? round_to_bf16(value) : value;
   }
@@ -152,7 +154,8 @@ Result<ImportanceMatrix> ImportanceCollector::result() const {
   ImportanceMatrix importance;
   for (const auto& sums : state_->sums) {
     if (std::all_of(sums->rows.begin(), sums->rows.end(), [](int64_t rows) { return rows == 0; })) continue;
-    ImportanceEntry entry{.experts = sums->experts, .cols = sums->cols, .mean_squares = {}, .rows = sums->rows};
+    ImportanceEntry entry{
+        .experts = sums->experts, .cols = sums->cols, .mean_squares = {}, .rows = sums->rows};
     entry.mean_squares.reserve(sums->squares.size());
     for (size_t index = 0; index < sums->squares.size(); ++index) {
       const auto rows = static_cast<double>(sums->rows[index / static_cast<size_t>(sums->cols)]);

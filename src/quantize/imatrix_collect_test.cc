@@ -21,8 +21,10 @@ T unwrap(Result<T> result) {
 TEST(ImportanceCollector, AddsUpWhatTheProbeSees) {
   Pack pack = unwrap(open_pack(golden_folder("g2_select")));
   const ModelConfig config = pack.config();
-  const auto collector = unwrap(ImportanceCollector::make(std::make_unique<reference::ReferenceBackend>(), pack));
-  const auto model = unwrap(Model::load(std::move(pack), *collector, {.numerics = Numerics::kExact, .step_rows = 8}));
+  const auto collector =
+      unwrap(ImportanceCollector::make(std::make_unique<reference::ReferenceBackend>(), pack));
+  const auto model =
+      unwrap(Model::load(std::move(pack), *collector, {.numerics = Numerics::kExact, .step_rows = 8}));
   const auto session = unwrap(Session::make(*model, {.context_tokens = 60, .checkpoint_bytes = 0}));
   std::vector<double> head(static_cast<size_t>(config.hidden_size));
   std::vector<int64_t> chosen(static_cast<size_t>(config.routed_experts));
@@ -34,7 +36,8 @@ TEST(ImportanceCollector, AddsUpWhatTheProbeSees) {
     }
     if (event.name == "router_ids" && event.layer == 2) {
       const auto* ids = static_cast<const int32_t*>(event.data);
-      for (int64_t index = 0; index < event.rows * event.width; ++index) ++chosen[static_cast<size_t>(ids[index])];
+      for (int64_t index = 0; index < event.rows * event.width; ++index)
+        ++chosen[static_cast<size_t>(ids[index])];
     }
   });
   std::vector<int32_t> ids;
@@ -46,7 +49,8 @@ TEST(ImportanceCollector, AddsUpWhatTheProbeSees) {
   ASSERT_TRUE(importance.check_fits(config).ok());
   const auto of_head = importance.for_tensor("head.weight");
   ASSERT_EQ(of_head.size(), head.size());
-  for (size_t col = 0; col < head.size(); ++col) EXPECT_FLOAT_EQ(of_head[col], static_cast<float>(head[col] / 50));
+  for (size_t col = 0; col < head.size(); ++col)
+    EXPECT_FLOAT_EQ(of_head[col], static_cast<float>(head[col] / 50));
 
   // Gates and ups of the experts together see every router input once for each chosen expert.
   const ImportanceEntry& bank = importance.entries().at("layers.2.ffn.experts.w1.weight");
@@ -71,7 +75,8 @@ TEST(ImportanceCollector, SeesTheRoutedRowsInFrontOfDown) {
   const Pack pack = unwrap(open_pack(golden_folder("g2_select")));
   const ModelConfig& config = pack.config();
   const int64_t dim = config.hidden_size, inter = config.moe_intermediate_size;
-  const auto collector = unwrap(ImportanceCollector::make(std::make_unique<reference::ReferenceBackend>(), pack));
+  const auto collector =
+      unwrap(ImportanceCollector::make(std::make_unique<reference::ReferenceBackend>(), pack));
   std::vector<ExpertWeights> experts(static_cast<size_t>(config.routed_experts));
   for (size_t expert = 0; expert < experts.size(); ++expert) {
     const auto id = static_cast<int64_t>(expert);
@@ -88,10 +93,21 @@ TEST(ImportanceCollector, SeesTheRoutedRowsInFrontOfDown) {
   for (int64_t index = 0; index < 2 * dim; ++index) in.push_back(std::sin(static_cast<float>(index)));
   const int32_t ids[] = {0, 2, 2, 3};
   const float weights[] = {0.5f, 1.25f, 0.75f, 1.0f};
-  collector->expert_ffn({.in = in.data(), .shared_in = in.data(), .ids = ids, .weights = weights,
-                         .routed = experts.data(), .shared = &shared, .rows = 2, .experts = config.routed_experts,
-                         .experts_per_token = 2, .dim = dim, .inter = inter, .limit = 10.0f,
-                         .quantize_routed = false, .quantize_shared = false, .out = out.data(),
+  collector->expert_ffn({.in = in.data(),
+                         .shared_in = in.data(),
+                         .ids = ids,
+                         .weights = weights,
+                         .routed = experts.data(),
+                         .shared = &shared,
+                         .rows = 2,
+                         .experts = config.routed_experts,
+                         .experts_per_token = 2,
+                         .dim = dim,
+                         .inter = inter,
+                         .limit = 10.0f,
+                         .quantize_routed = false,
+                         .quantize_shared = false,
+                         .out = out.data(),
                          .numerics = Numerics::kExact});
   const ImportanceMatrix importance = unwrap(collector->result());
 
@@ -103,8 +119,10 @@ TEST(ImportanceCollector, SeesTheRoutedRowsInFrontOfDown) {
     for (const auto& [row, weight] : {std::pair{0, 1.25}, {1, 0.75}}) {
       double g = 0, u = 0;
       for (int64_t k = 0; k < dim; ++k) {
-        g += static_cast<double>(gate[static_cast<size_t>(col * dim + k)]) * in[static_cast<size_t>(row * dim + k)];
-        u += static_cast<double>(up[static_cast<size_t>(col * dim + k)]) * in[static_cast<size_t>(row * dim + k)];
+        g += static_cast<double>(gate[static_cast<size_t>(col * dim + k)]) *
+             in[static_cast<size_t>(row * dim + k)];
+        u += static_cast<double>(up[static_cast<size_t>(col * dim + k)]) *
+             in[static_cast<size_t>(row * dim + k)];
       }
       g = std::min(g, 10.0), u = std::clamp(u, -10.0, 10.0);
       const double value = weight * g / (1 + std::exp(-g)) * u;

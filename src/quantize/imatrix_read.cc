@@ -99,8 +99,8 @@ class DatReader {
 
   Result<std::span<const std::byte>> take(uint64_t count, std::string_view what) {
     if (count > bytes_.size() - position_)
-      return Error::bad_pack("{}: truncated: {} at byte {} needs {} bytes, {} are left", path_, what, position_,
-                             count, bytes_.size() - position_);
+      return Error::bad_pack("{}: truncated: {} at byte {} needs {} bytes, {} are left", path_, what,
+                             position_, count, bytes_.size() - position_);
     const auto taken = bytes_.subspan(position_, count);
     position_ += count;
     return taken;
@@ -142,8 +142,10 @@ Result<void> add_dat_entry(DatReader& reader, const ModelConfig& config, Importa
     entry.experts = official.starts_with("mtp.") ? config.draft.routed_experts : config.routed_experts;
   const int64_t matrices = std::max<int64_t>(entry.experts, 1);
   if (count % matrices != 0)
-    return Error::bad_pack("{}: importance of {}: expected values for {} experts, found {}: it is another "
-                           "model's", importance.path, official, matrices, count);
+    return Error::bad_pack(
+        "{}: importance of {}: expected values for {} experts, found {}: it is another "
+        "model's",
+        importance.path, official, matrices, count);
   entry.cols = count / matrices;
   for (int64_t matrix = 0; matrix < matrices; ++matrix) {
     const auto columns =

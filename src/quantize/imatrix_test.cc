@@ -75,7 +75,8 @@ TEST_F(Imatrix, IsFoundUnderEveryName) {
   const std::string bank = "layers.0.ffn.experts.w3.weight";
   ASSERT_EQ(importance.for_tensor(bank, 2).size(), static_cast<size_t>(dim()));
   EXPECT_EQ(importance.for_tensor(bank, 2)[1], 5.0f);
-  EXPECT_EQ(importance.for_tensor("layers.0.ffn.experts.2.w3.weight").data(), importance.for_tensor(bank, 2).data());
+  EXPECT_EQ(importance.for_tensor("layers.0.ffn.experts.2.w3.weight").data(),
+            importance.for_tensor(bank, 2).data());
   EXPECT_EQ(importance.for_tensor("layers.1.attn.wq_a.weight")[3], 0.75f);
   EXPECT_TRUE(importance.for_tensor(bank, 1).empty());  // never chosen
   EXPECT_TRUE(importance.for_tensor(bank, experts()).empty());
@@ -109,7 +110,8 @@ TEST_F(Imatrix, RefusesAnotherModels) {
     ASSERT_TRUE(save_importance(other, path, format).ok());
     const std::string message = load_error(path);
     EXPECT_NE(message.find("layers.1.attn.wq_a.weight"), std::string::npos) << message;
-    EXPECT_NE(message.find(fmt::format("expected {} columns, found {}", dim(), dim() + 32)), std::string::npos)
+    EXPECT_NE(message.find(fmt::format("expected {} columns, found {}", dim(), dim() + 32)),
+              std::string::npos)
         << message;
   }
   ImportanceMatrix stranger;

@@ -27,7 +27,9 @@ struct RowScale {
   float step;     // between codes, nats
 };
 
-uint64_t row_bytes(int32_t vocab_size) { return sizeof(RowScale) + uint64_t{2} * static_cast<uint32_t>(vocab_size); }
+uint64_t row_bytes(int32_t vocab_size) {
+  return sizeof(RowScale) + uint64_t{2} * static_cast<uint32_t>(vocab_size);
+}
 
 }  // namespace
 
@@ -63,7 +65,8 @@ Result<void> ReferenceWriter::add(std::span<const float> logits) {
   std::memcpy(row_.data(), &scale, sizeof scale);
   std::byte* codes = row_.data() + sizeof scale;
   for (const float logit : logits) {
-    const double code = step == 0 ? 0 : (largest - static_cast<double>(logit)) / static_cast<double>(scale.step);
+    const double code =
+        step == 0 ? 0 : (largest - static_cast<double>(logit)) / static_cast<double>(scale.step);
     const auto stored = static_cast<uint16_t>(std::min(std::round(code), 65535.0));
     std::memcpy(codes, &stored, sizeof stored);
     codes += sizeof stored;
@@ -93,8 +96,8 @@ Result<ReferenceReader> ReferenceReader::open(const std::string& path) {
                          .rows = static_cast<int64_t>(stored.rows)};
   const uint64_t body = bytes.size() - sizeof stored - 32, row = row_bytes(header.vocab_size);
   if (body % row != 0 || body / row != stored.rows)
-    return Error::bad_pack("{}: {} bytes, expected {} rows of {}: it is cut off or damaged", path, bytes.size(),
-                           stored.rows, row);
+    return Error::bad_pack("{}: {} bytes, expected {} rows of {}: it is cut off or damaged", path,
+                           bytes.size(), stored.rows, row);
   Sha256 checksum;
   checksum.update(bytes.first(bytes.size() - 32));
   const std::array<uint8_t, 32> found = checksum.finish();
@@ -106,8 +109,8 @@ Result<ReferenceReader> ReferenceReader::open(const std::string& path) {
 }
 
 void ReferenceReader::read(int64_t row, std::span<float> out) const {
-  const std::byte* bytes =
-      file_.bytes().data() + sizeof(StoredHeader) + static_cast<uint64_t>(row) * row_bytes(header_.vocab_size);
+  const std::byte* bytes = file_.bytes().data() + sizeof(StoredHeader) +
+                           static_cast<uint64_t>(row) * row_bytes(header_.vocab_size);
   RowScale scale;
   std::memcpy(&scale, bytes, sizeof scale);
   const std::byte* codes = bytes + sizeof scale;
