@@ -1,60 +1,157 @@
-// Matrix products and experts of the CPU backend: bytes of weights and operations a second.
-// bench_linear --benchmark_filter=fp8
+// Matrix products and experts of the CPU backend as fractions of what the machine allows, measured in the same
+// run: one row against the memory's read rate, many rows against the rate of the arithmetic used.
+// bench_linear --benchmark_filter=decode
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <chrono>
 #include <random>
 #include <vector>
 
+#include "base/float_types.h"
 #include "cpu/backend.h"
+#include "limits.h"
 
 namespace {
 
-using fathom::DType;
-using fathom::WeightMatrix;
+using namespace fathom;
 
-struct Weight {
-  WeightMatrix matrix;
+struct Kind {
+  const char* name;
+  DType type;
+  int bits = 0;
+};
+constexpr Kind kKinds[] = {{"fp8_tile32", DType::kFp8Tile32}, {"fp4_row32", DType::kFp4Row32},
+                           {"mxfp4", DType::kMXFP4},          {"bf16", DType::kBF16},
+                           {"f16", DType::kF16},              {"f32", DType::kF32},
+                           {"q8_0", DType::kQ8_0},            {"q6_k", DType::kQ6_K},
+                           {"q5_k", DType::kQ5_K},            {"q4_k", DType::kQ4_K},
+                           {"q3_k", DType::kQ3_K},            {"q2_k", DType::kQ2_K},
+                           {"iq4_nl", DType::kIQ4_NL},        {"iq4_xs", DType::kIQ4_XS},
+                           {"iq3_s", DType::kIQ3_S},          {"iq3_xxs", DType::kIQ3_XXS},
+                           {"iq2_s", DType::kIQ2_S},          {"iq2_xs", DType::kIQ2_XS},
+                           {"iq2_xxs", DType::kIQ2_XXS},      {"iq1_m", DType::kIQ1_M},
+                           {"iq1_s", DType::kIQ1_S},          {"affine8", DType::kAffine, 8},
+                           {"affine6", DType::kAffine, 6},    {"affine5", DType::kAffine, 5},
+                           {"affine4", DType::kAffine, 4},    {"affine3", DType::kAffine, 3},
+                           {"affine2", DType::kAffine, 2}};
+
+/// Matrices side by side, so many that none is still cached when its turn comes again.
+struct Weights {
+  std::vector<WeightMatrix> matrices;
   std::vector<std::byte> data, scales;
 
-  Weight(DType type, int64_t rows, int64_t cols) {
-    matrix.type = type;
-    matrix.rows = rows;
-    matrix.cols = cols;
-    matrix.row_bytes = fathom::row_bytes_of(type, cols);
-    data.resize(static_cast<size_t>(rows * matrix.row_bytes));
+  Weights(const Kind& kind, int64_t rows, int64_t cols, int64_t least_bytes) {
+    WeightMatrix one;
+    one.type = kind.type;
+    one.rows = rows;
+    one.cols = cols;
+    one.bits = static_cast<uint16_t>(kind.bits);
+    one.group = 64;
+    one.row_bytes = row_bytes_of(kind.type, cols, kind.bits);
+    const bool affine = kind.type == DType::kAffine;
+    if (affine) one.scale_type = DType::kBF16;
+    one.scale_row_bytes = one.bias_row_bytes = affine ? cols / 64 * 2 : (cols + 31) / 32;
+    const int64_t scale_bytes = rows * one.scale_row_bytes;
+    const int64_t count = std::max<int64_t>(1, least_bytes / (rows * one.row_bytes));
+    data.resize(static_cast<size_t>(count * rows * one.row_bytes));
     std::minstd_rand random(1);
-    for (std::byte& byte : data) byte = static_cast<std::byte>(random() % 0x3C);
-    matrix.data = data.data();
-    matrix.scale_row_bytes = (cols + 31) / 32;
-    scales.assign(static_cast<size_t>(rows * matrix.scale_row_bytes), std::byte{120});
-    matrix.scales = scales.data();
+    // A megabyte of noise, repeated; bytes below 0x3C keep every encoding finite.
+    for (size_t at = 0; at < data.size(); ++at)
+      data[at] = at < (1 << 20) ? static_cast<std::byte>(random() % 0x3C) : data[at - (1 << 20)];
+    scales.assign(static_cast<size_t>(count * scale_bytes), std::byte{affine ? uint8_t{0x3C} : uint8_t{120}});
+    for (int64_t index = 0; index < count; ++index) {
+      WeightMatrix matrix = one;
+      matrix.data = data.data() + index * rows * one.row_bytes;
+      matrix.scales = matrix.biases = scales.data() + index * scale_bytes;
+      matrices.push_back(matrix);
+    }
   }
 };
 
-constexpr DType kTypes[] = {DType::kFp8Tile32, DType::kFp4Row32, DType::kBF16, DType::kF32,
-                            DType::kQ8_0,      DType::kQ4_K,     DType::kQ2_K};
-
-// Arguments: type, outputs, columns, rows, threads.
-void linear(benchmark::State& state) {
-  const Weight weight(kTypes[state.range(0)], state.range(1), state.range(2));
-  const int64_t rows = state.range(3);
-  std::vector<float> in(static_cast<size_t>(rows * weight.matrix.cols), 0.5f);
-  std::vector<float> out(static_cast<size_t>(rows * weight.matrix.rows));
-  auto made = fathom::make_cpu_backend({.thread_count = static_cast<int>(state.range(4))});
-  fathom::Backend& backend = *made.value();
-  for (auto _ : state)
-    backend.linear(
-        {.in = in.data(), .weight = &weight.matrix, .rows = rows, .out = out.data(), .round_to_bf16 = true});
-  const double products = static_cast<double>(rows * weight.matrix.rows * weight.matrix.cols);
-  state.SetLabel(std::string(fathom::dtype_name(weight.matrix.type)));
-  state.SetBytesProcessed(state.iterations() * fathom::weight_bytes(weight.matrix));
-  state.counters["flop/s"] =
-      benchmark::Counter(2.0 * products, benchmark::Counter::kIsIterationInvariantRate);
+std::vector<float> bf16_rows(int64_t count) {
+  std::minstd_rand random(2);
+  std::vector<float> rows(static_cast<size_t>(count));
+  for (float& value : rows) value = round_to_bf16(static_cast<float>(random() % 2048) / 1024.0f - 1.0f);
+  return rows;
 }
-BENCHMARK(linear)
-    ->ArgsProduct({{0, 1, 2, 3, 4, 5, 6}, {512}, {512}, {1, 2, 6, 128}, {1}})
-    ->ArgsProduct({{0, 1}, {2304}, {5120}, {1, 6, 128}, {1, 2}})
-    ->UseRealTime();
+
+std::unique_ptr<Backend> backend_of(int64_t threads) {
+  return std::move(make_cpu_backend({.thread_count = static_cast<int>(threads)})).value();
+}
+
+/// Best seconds of the iterations: the only number to trust on a machine with other work.
+template <class Function>
+double best_seconds(benchmark::State& state, Function&& function) {
+  double best = 1e9;
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    function();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+// Arguments: kind, outputs, columns, threads. Every product takes another matrix of 1 GiB.
+void decode(benchmark::State& state) {
+  const Kind& kind = kKinds[state.range(0)];
+  const int threads = static_cast<int>(state.range(3));
+  const Weights weights(kind, state.range(1), state.range(2), int64_t{1} << 30);
+  const std::vector<float> in = bf16_rows(state.range(2));
+  std::vector<float> out(static_cast<size_t>(state.range(1)));
+  const auto backend = backend_of(threads);
+  size_t next = 0;
+  const double seconds = best_seconds(state, [&] {
+    backend->linear({.in = in.data(), .weight = &weights.matrices[next], .rows = 1, .out = out.data(),
+                     .round_to_bf16 = true, .inputs_are_bf16 = true});
+    next = (next + 1) % weights.matrices.size();
+  });
+  const double rate = static_cast<double>(weight_bytes(weights.matrices[0])) / seconds;
+  state.SetLabel(kind.name);
+  state.counters["GB/s"] = rate / 1e9;
+  state.counters["limit"] = bench::read_bandwidth(threads) / 1e9;
+  state.counters["fraction"] = rate / bench::read_bandwidth(threads);
+}
+
+// Arguments: kind, outputs, columns, rows, threads.
+void prefill(benchmark::State& state) {
+  const Kind& kind = kKinds[state.range(0)];
+  const int64_t rows = state.range(3);
+  const int threads = static_cast<int>(state.range(4));
+  const Weights weights(kind, state.range(1), state.range(2), 1);
+  const std::vector<float> in = bf16_rows(rows * state.range(2));
+  std::vector<float> out(static_cast<size_t>(rows * state.range(1)));
+  const auto backend = backend_of(threads);
+  const double seconds = best_seconds(state, [&] {
+    backend->linear({.in = in.data(), .weight = &weights.matrices[0], .rows = rows, .out = out.data(),
+                     .round_to_bf16 = true, .inputs_are_bf16 = true});
+  });
+  double limit = bench::peak_rate(bench::Rate::kBf16Dot, threads);
+  if (limit == 0) limit = bench::peak_rate(bench::Rate::kFmaAvx2, threads);
+  const double rate = 2.0 * static_cast<double>(rows * state.range(1) * state.range(2)) / seconds;
+  state.SetLabel(kind.name);
+  state.counters["GF/s"] = rate / 1e9;
+  state.counters["limit"] = limit / 1e9;
+  state.counters["fraction"] = rate / limit;
+}
+
+void decode_arguments(benchmark::internal::Benchmark* benchmark) {
+  for (int64_t kind = 0; kind < std::ssize(kKinds); ++kind)
+    for (int threads = 1; threads <= bench::usable_threads(); threads *= 2)
+      benchmark->Args({kind, 5120, 5120, threads});
+  // Projections of an expert: fp4, q2_k, iq2_xxs.
+  for (int64_t kind : {1, 11, 18})
+    for (bool is_down : {false, true})
+      benchmark->Args({kind, is_down ? 5120 : 2304, is_down ? 2304 : 5120, bench::usable_threads()});
+}
+void prefill_arguments(benchmark::internal::Benchmark* benchmark) {
+  for (int64_t kind = 0; kind < std::ssize(kKinds); ++kind)
+    benchmark->Args({kind, 1024, 5120, 512, bench::usable_threads()});
+  for (int64_t kind : {0, 1, 3})
+    for (int64_t rows : {64, 2048}) benchmark->Args({kind, 512, 512, rows, bench::usable_threads()});
+}
+BENCHMARK(decode)->Apply(decode_arguments)->UseRealTime()->MinTime(0.4);
+BENCHMARK(prefill)->Apply(prefill_arguments)->UseRealTime()->MinTime(0.4);
 
 }  // namespace
 

@@ -28,6 +28,12 @@ FATHOM_INLINE int64_t panel_unit_bytes(enum Encoding encoding) {
   return 64 * (unit_vectors(encoding) + !is_direct(encoding) + has_floor(encoding));
 }
 
+// What is taken off for a code of zero.
+FATHOM_INLINE __m512 whole_floor(enum Encoding encoding, Scales scales) {
+  if (code_excess(encoding) == 0) return scales.floor;
+  return _mm512_fmadd_ps(_mm512_set1_ps(code_excess(encoding)), scales.scale, scales.floor);
+}
+
 static int64_t bf16_row_bytes(const struct EncodedMatrix* m) {
   if (m->encoding == kEncodingF32 || m->encoding == kEncodingF16) return 0;
   if (m->cols % unit_cols(m->encoding) != 0) return 0;
@@ -107,7 +113,7 @@ FATHOM_INLINE void decode_panel_as(enum Encoding encoding, const struct EncodedM
       _mm512_storeu_ps((float*)panel, scales.scale);
       panel += 64;
       if (!has_floor(encoding)) continue;
-      _mm512_storeu_ps((float*)panel, scales.floor);
+      _mm512_storeu_ps((float*)panel, whole_floor(encoding, scales));
       panel += 64;
     }
   }
@@ -177,7 +183,7 @@ FATHOM_INLINE void fused_units(enum Encoding encoding, const struct EncodedMatri
         sums[w][r] = is_direct(encoding) ? parts[r] : _mm512_fmadd_ps(scales.scale, parts[r], sums[w][r]);
         if (has_floor(encoding))
           sums[w][r] = _mm512_fnmadd_ps(
-              scales.floor, _mm512_loadu_ps((const float*)(x[r] + n * unit_bytes + 64 * vectors)), sums[w][r]);
+              whole_floor(encoding, scales), _mm512_loadu_ps((const float*)(x[r] + n * unit_bytes + 64 * vectors)), sums[w][r]);
       }
     }
     where.data += row_bytes;
@@ -244,8 +250,10 @@ FATHOM_INLINE void decode_floats_as(enum Encoding encoding, const struct Encoded
       for (int j = 0; j < unit_vectors(encoding); ++j) {
         const __m512i codes = unit_vector(encoding, unit_source(encoding, m, where, u, j / per_source), j);
         const __m512i odd_words = _mm512_and_si512(codes, _mm512_set1_epi32((int)0xFFFF0000u));
-        __m512 even = _mm512_mul_ps(scales.scale, _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16)));
-        __m512 odd = _mm512_mul_ps(scales.scale, _mm512_castsi512_ps(odd_words));
+        const __m512 excess = _mm512_set1_ps(code_excess(encoding));
+        const __m512 even_codes = _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16));
+        __m512 even = _mm512_mul_ps(scales.scale, _mm512_sub_ps(even_codes, excess));
+        __m512 odd = _mm512_mul_ps(scales.scale, _mm512_sub_ps(_mm512_castsi512_ps(odd_words), excess));
         if (has_floor(encoding)) {
           even = _mm512_sub_ps(even, scales.floor);
           odd = _mm512_sub_ps(odd, scales.floor);

@@ -3,7 +3,7 @@
 // A block is eight vectors of 32 codes, and a lane (two words) belongs to one sub-block in all eight. So the
 // eight products of a block are summed first and scaled once, by a vector with the scale of each lane's
 // sub-block. Vectors 2a and 2a + 1 come from one source, in which every lane holds the four bytes of its
-// sub-block's columns 4a to 4a + 3: a shift brings codes of the first and third byte to the low ends of the
+// sub-block's columns 4a to 4a + 3: a rotation brings codes of the first and third byte to their places in the
 // lane's words, eight bits more those of the second and fourth. (A multishift would do the same in one
 // instruction, but it competes with the products for the multipliers.)
 #pragma once
@@ -18,14 +18,14 @@ namespace {
 struct Layout {
   alignas(64) uint32_t low_index[4][16];   // four bytes of the low bits, by source and lane
   alignas(64) uint32_t high_index[4][16];  // and of the high bits
-  alignas(64) uint32_t low_shift[2][16];   // of even and odd vectors, by lane
+  alignas(64) uint32_t low_shift[2][16];   // rotation of even and odd vectors, by lane
   alignas(64) uint32_t high_shift[2][16];
   uint8_t sub_block[16];  // of a lane
   uint8_t column[256];    // of a word
 };
 
-// Lane `lane`: its bytes begin at number `low` (or `high`) of the groups of four, its codes at bit `low_bit`;
-// its first column.
+// Lane `lane`: its bytes begin at number `low` (or `high`) of the groups of four, its codes are rotated down by
+// `low_bit`; its first column.
 struct Place {
   int low, low_bit, high, high_bit, column;
 };
@@ -35,10 +35,10 @@ constexpr Place place_of(enum Encoding encoding, int lane) {
   // Sub-blocks of 32 columns, two lanes each.
   const int sub = lane / 2;
   switch (encoding) {
-    case kEncodingQ2K: return {8 * h + 4 * s, 2 * g, 0, 0, column};
+    case kEncodingQ2K: return {8 * h + 4 * s, 2 * g - 5, 0, 0, column};
     case kEncodingQ3K: return {8 * h + 4 * s, 2 * g, 4 * s, 4 * h + g - 2, column};
-    case kEncodingQ4K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2), 0, 0, 16 * lane};
-    case kEncodingQ5K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2), 4 * s, sub - 4, 16 * lane};
+    case kEncodingQ4K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2) - 3, 0, 0, 16 * lane};
+    case kEncodingQ5K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2) - 2, 4 * s, sub - 6, 16 * lane};
     case kEncodingQ6K:
       return {16 * h + 8 * (g % 2) + 4 * s, 4 * (g / 2), 8 * h + 4 * s, 2 * g - 4, column};
     default: return {4 * sub, 4 * s, 0, 0, 16 * lane};  // IQ4_XS
@@ -55,8 +55,8 @@ constexpr Layout layout_of(enum Encoding encoding) {
     const Place place = place_of(encoding, lane);
     layout.sub_block[lane] = (uint8_t)(place.column / columns_a_sub_block(encoding));
     for (int odd = 0; odd < 2; ++odd) {
-      layout.low_shift[odd][lane] = (uint32_t)(place.low_bit + 8 * odd);
-      layout.high_shift[odd][lane] = (uint32_t)(place.high_bit + 8 * odd) & 31;  // a rotation
+      layout.low_shift[odd][lane] = (uint32_t)(place.low_bit + 8 * odd) & 31;
+      layout.high_shift[odd][lane] = (uint32_t)(place.high_bit + 8 * odd) & 31;
     }
     for (int source = 0; source < 4; ++source) {
       layout.low_index[source][lane] = (uint32_t)(place.low + source);

@@ -21,10 +21,7 @@ constexpr Words<32> values(int levels, int first) {
   for (int i = 0; i < 32; ++i) table.word[i] = bf16_bits((float)(first + i % levels));
   return table;
 }
-constexpr Words<32> kQ2Values = values(4, 0);
 constexpr Words<32> kQ3Values = values(8, -4);
-constexpr Words<32> kQ4Values = values(16, 0);
-constexpr Words<32> kQ5Values = values(32, 0);
 constexpr Words<64> q6_values() {
   Words<64> table{};
   for (int i = 0; i < 64; ++i) table.word[i] = bf16_bits((float)(i - 32));

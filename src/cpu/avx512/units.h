@@ -1,7 +1,7 @@
 // Weights as bfloat16 vectors. A unit is what one decoding step takes: 32, 64 or 256 columns of a row, 32
 // columns a vector. Two kinds:
 //  - direct: the codes hold the weights themselves (powers of two as scales leave bfloat16 exact);
-//  - scaled: weight = scale * code - floor, the scale and floor of each lane in a vector.
+//  - scaled: weight = scale * (code - code_excess) - floor, the scale and floor of each lane in a vector.
 // The words of a unit stand in an order of the encoding's own (`word_column`), which activations are put in.
 #pragma once
 
@@ -66,7 +66,7 @@ FATHOM_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
 FATHOM_INLINE __m512 splat_half(const uint8_t* p) {
   uint16_t half;
   memcpy(&half, p, sizeof half);
-  return _mm512_set1_ps(_cvtsh_ss(half));
+  return _mm512_cvtph_ps(_mm256_set1_epi16((int16_t)half));
 }
 FATHOM_INLINE uint32_t u32_at(const uint8_t* p) {
   uint32_t value;
@@ -145,20 +145,30 @@ FATHOM_INLINE Source gather_source(enum Encoding encoding, int source, const uin
   return result;
 }
 
+// What the codes of an encoding are too large by: those with a minimum anyway are written into the top of a
+// mantissa, which costs no look-up, and the excess joins the floor.
+FATHOM_INLINE float code_excess(enum Encoding encoding) {
+  return encoding == kEncodingQ2K ? 4.0f : encoding == kEncodingQ4K ? 16.0f : encoding == kEncodingQ5K ? 32.0f : 0.0f;
+}
+FATHOM_INLINE __m512i mantissa_codes(__m512i bits, int mask, float excess) {
+  return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi16((int16_t)mask),
+                                   _mm512_set1_epi16((int16_t)bf16_bits(excess)), 0xEA);
+}
+
 // Vector `j` of a block of 256 from its source.
 FATHOM_INLINE __m512i gathered_vector(enum Encoding encoding, Source source, int j) {
   const Layout* where = layout(encoding);
-  __m512i index = _mm512_srlv_epi32(source.low, load64(where->low_shift[j % 2]));
+  __m512i index = _mm512_rorv_epi32(source.low, load64(where->low_shift[j % 2]));
   if (encoding == kEncodingQ3K || encoding == kEncodingQ5K || encoding == kEncodingQ6K) {
     const __m512i high = _mm512_rorv_epi32(source.high, load64(where->high_shift[j % 2]));
-    const __m512i mask = _mm512_set1_epi16(encoding == kEncodingQ3K ? 3 : 15);
+    const __m512i mask = _mm512_set1_epi16(encoding == kEncodingQ3K ? 3 : encoding == kEncodingQ5K ? 0x3C : 15);
     index = _mm512_ternarylogic_epi32(mask, index, high, 0xCA);
   }
   switch (encoding) {
-    case kEncodingQ2K: return _mm512_permutexvar_epi16(index, load64(kQ2Values.word));
+    case kEncodingQ2K: return mantissa_codes(index, 0x60, 4.0f);
+    case kEncodingQ4K: return mantissa_codes(index, 0x78, 16.0f);
+    case kEncodingQ5K: return mantissa_codes(index, 0x7C, 32.0f);
     case kEncodingQ3K: return _mm512_permutexvar_epi16(index, load64(kQ3Values.word));
-    case kEncodingQ4K: return _mm512_permutexvar_epi16(index, load64(kQ4Values.word));
-    case kEncodingQ5K: return _mm512_permutexvar_epi16(index, load64(kQ5Values.word));
     case kEncodingQ6K:
       return _mm512_permutex2var_epi16(load64(kQ6Values.word), index, load64(kQ6Values.word + 32));
     default: return _mm512_permutexvar_epi16(index, load64(kIq4Values.word));
