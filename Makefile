@@ -22,12 +22,12 @@ check-all:
 	@tools/setup.sh test
 	@tools/check.sh all
 
-# Kernels against the machine's limits; prints tables.
+# Kernels against the machine's limits; writes docs/benchmarks/cpu.md.
 bench:
 	@tools/setup.sh test
 	@cmake -G Ninja -S . -B build/release -DFATHOM_BENCH=ON >/dev/null
 	@ninja -C build/release
-	@for program in build/release/bin/bench_*; do $$program; done
+	@bench/record.sh build/release/bin
 
 install: build
 	@cmake --install build/release

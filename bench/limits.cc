@@ -1,7 +1,7 @@
 #include "limits.h"
 
-#include <immintrin.h>
 #include <cpuid.h>
+#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -27,14 +27,16 @@ double best_seconds(int threads, int tries, const std::function<void(int)>& work
     std::atomic<int> waiting{threads};
     const auto run = [&](int thread) {
       waiting.fetch_sub(1);
-      while (waiting.load() > 0) {}
+      while (waiting.load() > 0) {
+      }
       work(thread);
     };
     Clock::time_point begin;
     {
       std::vector<std::jthread> others;
       for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
-      while (waiting.load() > 1) {}
+      while (waiting.load() > 1) {
+      }
       begin = Clock::now();
       run(0);
     }
@@ -75,18 +77,19 @@ __attribute__((target("avx2"))) void read_range(const char* data, int64_t bytes)
 }
 
 // Twelve independent chains of one instruction, each in a register of its own.
-#define FATHOM_12(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
+#define FATHOM_12(do) \
+  do (0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
 #define FATHOM_ZERO(i) auto sum##i = x;
 #define FATHOM_STEP(i) sum##i = FATHOM_INSTRUCTION(sum##i);
-#define FATHOM_CHAINS(function, isa, zero)                       \
-  __attribute__((target(isa))) void function() {                 \
-    const auto x = zero;                                         \
-    FATHOM_12(FATHOM_ZERO)                                       \
-    for (int64_t at = 0; at < kSteps; ++at) {                    \
-      FATHOM_12(FATHOM_STEP)                                     \
-      asm volatile("" : "+v"(sum0), "+v"(sum1), "+v"(sum2), "+v"(sum3), "+v"(sum4), "+v"(sum5)); \
+#define FATHOM_CHAINS(function, isa, zero)                                                         \
+  __attribute__((target(isa))) void function() {                                                   \
+    const auto x = zero;                                                                           \
+    FATHOM_12(FATHOM_ZERO)                                                                         \
+    for (int64_t at = 0; at < kSteps; ++at) {                                                      \
+      FATHOM_12(FATHOM_STEP)                                                                       \
+      asm volatile("" : "+v"(sum0), "+v"(sum1), "+v"(sum2), "+v"(sum3), "+v"(sum4), "+v"(sum5));   \
       asm volatile("" : "+v"(sum6), "+v"(sum7), "+v"(sum8), "+v"(sum9), "+v"(sum10), "+v"(sum11)); \
-    }                                                            \
+    }                                                                                              \
   }
 #define FATHOM_INSTRUCTION(sum) _mm256_fmadd_ps(x, x, sum)
 FATHOM_CHAINS(fma_avx2, "avx2,fma", _mm256_setzero_ps())

@@ -1,6 +1,6 @@
-// Matrix products and experts of the CPU backend as fractions of what the machine allows, measured in the same
-// run: one row against the memory's read rate, many rows against the rate of the arithmetic used.
-// bench_linear --benchmark_filter=decode
+// Matrix products of the CPU backend as fractions of what the machine allows, measured in the same run: one
+// row against the memory's read rate, many rows against the rate of products in bfloat16. bench_linear
+// --benchmark_filter=decode
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

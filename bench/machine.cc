@@ -13,8 +13,7 @@ int main() {
   for (int count = 1; count <= threads; count *= 2) fmt::print(" {:>16.1f}", read_bandwidth(count) / 1e9);
   for (Rate rate : {Rate::kFmaAvx2, Rate::kFmaAvx512, Rate::kBf16Dot, Rate::kInt8Dot}) {
     fmt::print("\n{:28}", fmt::format("{}, GF/s", rate_name(rate)));
-    for (int count = 1; count <= threads; count *= 2)
-      fmt::print(" {:>16.1f}", peak_rate(rate, count) / 1e9);
+    for (int count = 1; count <= threads; count *= 2) fmt::print(" {:>16.1f}", peak_rate(rate, count) / 1e9);
   }
   fmt::print("\n");
 }

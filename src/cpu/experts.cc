@@ -171,13 +171,14 @@ void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
   const bool official = args.numerics == Numerics::kOfficial;
   if (official) {
     plan.in = prepare_rows(context, args.routed->gate, args.in, args.rows, *context.prepared);
-    plan.shared_in = prepare_rows(context, args.shared->gate, args.shared_in, args.rows, *context.more_prepared);
+    plan.shared_in =
+        prepare_rows(context, args.shared->gate, args.shared_in, args.rows, *context.more_prepared);
   }
   run_stage(context, plan, project_up, args.dim, args.inter, kUpOutputs, 2 * work);
   if (official) {
     plan.down_in = prepare_rows(context, args.routed->down, plan.hidden, places, *context.prepared);
-    plan.shared_down_in = prepare_rows(context, args.shared->down, plan.hidden + places * args.inter, args.rows,
-                                       *context.more_prepared);
+    plan.shared_down_in = prepare_rows(context, args.shared->down, plan.hidden + places * args.inter,
+                                       args.rows, *context.more_prepared);
   }
   run_stage(context, plan, project_down, args.inter, args.dim, kDownOutputs, work);
 

@@ -4,10 +4,10 @@
 // include it (docs/rooms.md). The bodies are in cpu/generic/, written once over a small vector vocabulary;
 // avx2/, avx512/ and portable.cc each compile them with theirs.
 //
-// Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the columns
-// in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the lanes. A tile
-// runs several accumulators side by side and never splits one. So a result depends on its row and its
-// weights, not on how many rows or threads there are; it differs between instruction sets.
+// Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the
+// columns in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the
+// lanes. A tile runs several accumulators side by side and never splits one. So a result depends on its row
+// and its weights, not on how many rows or threads there are; it differs between instruction sets.
 #pragma once
 
 #include <stddef.h>
@@ -87,6 +87,13 @@ struct Bf16Panel {
   int has_floor;
 };
 
+// Grids of the IQ formats, entry after entry, and the eight signs of seven stored ones.
+struct IqTables {
+  const int8_t *iq2_xxs, *iq2_xs, *iq2_s, *iq3_xxs, *iq3_s, *iq1;
+  const uint8_t* even_signs;
+};
+struct IqTables iq_tables(void);
+
 struct Kernels {
   const char* name;
   // Most activation rows for which dot_encoded beats decoding to a panel.
@@ -110,7 +117,8 @@ struct Kernels {
   // Whether this path may be taken for a weight row: its scales leave bfloat16 exact.
   int (*bf16_row_is_exact)(const struct EncodedMatrix* matrix, int64_t row);
   // The same results to the bit, without (up to fused_rows rows) and with a panel in between.
-  void (*bf16_dot)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, const struct Bf16Rows* rows);
+  void (*bf16_dot)(const struct EncodedMatrix* matrix, int64_t row, int64_t count,
+                   const struct Bf16Rows* rows);
   int64_t (*bf16_panel_row_bytes)(const struct EncodedMatrix* matrix);
   void (*bf16_decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, struct Bf16Panel* panel,
                       uint8_t* data);

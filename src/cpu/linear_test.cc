@@ -8,6 +8,13 @@ namespace {
 constexpr Bound kExact = {.of_norm = 1e-5f};
 constexpr Bound kRounded = {.of_norm = 1e-5f, .flipped_share = 0.01f};
 
+// Every encoding of weights.
+constexpr DType kWeightTypes[] = {
+    DType::kF32,     DType::kF16,   DType::kBF16,   DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
+    DType::kMXFP4,   DType::kQ8_0,  DType::kQ2_K,   DType::kQ3_K,      DType::kQ4_K,     DType::kQ5_K,
+    DType::kQ6_K,    DType::kIQ1_S, DType::kIQ1_M,  DType::kIQ2_XXS,   DType::kIQ2_XS,   DType::kIQ2_S,
+    DType::kIQ3_XXS, DType::kIQ3_S, DType::kIQ4_NL, DType::kIQ4_XS,    DType::kAffine};
+
 struct Case {
   bool rounded = false;
   bool bf16_inputs = false;
@@ -72,16 +79,20 @@ TEST(CpuLinear, ScalesAtTheEndsOfTheirRange) {
 
 TEST(CpuLinear, ColumnsNeedNotFillABlock) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32})
-    for (int64_t cols : {1, 7, 31, 33, 40, 100}) for (bool bf16_inputs : {false, true}) check_linear(type, 21, cols, 9, {.bf16_inputs = bf16_inputs});
+    for (int64_t cols : {1, 7, 31, 33, 40, 100})
+      for (bool bf16_inputs : {false, true}) check_linear(type, 21, cols, 9, {.bf16_inputs = bf16_inputs});
 }
 
 TEST(CpuLinear, RowCountsAroundTheTiles) {
   for (int64_t outputs : {1, 3, 4, 5, 16, 17})
-    for (int64_t rows : {1, 2, 6, 7, 13}) for (bool bf16_inputs : {false, true})
+    for (int64_t rows : {1, 2, 6, 7, 13})
+      for (bool bf16_inputs : {false, true})
         check_linear(DType::kFp8Tile32, outputs, 64, rows, {.bf16_inputs = bf16_inputs});
 }
 
-TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) { check_linear(DType::kBF16, 40, 2048, 130, {.bf16_inputs = true}); }
+TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) {
+  check_linear(DType::kBF16, 40, 2048, 130, {.bf16_inputs = true});
+}
 
 TEST(CpuLinear, ResultsRoundToBfloat16) { check_linear(DType::kFp4Row32, 64, 256, 11, {.rounded = true}); }
 

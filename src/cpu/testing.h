@@ -80,8 +80,7 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
     case DType::kF32: fill_elements(4, 0x3E, 0x3F); break;
     case DType::kBF16: fill_elements(2, 0x3E, 0x3F); break;
     case DType::kF16: fill_elements(2, 0, 0x3C); break;
-    case DType::kFp8Tile32:
-    case DType::kFp8Row32: fill_elements(1, 0, 126); break;
+    case DType::kFp8Tile32: case DType::kFp8Row32: fill_elements(1, 0, 126); break;
     case DType::kQ8_0: fill_blocks(34, 0, 0); break;
     case DType::kQ4_K: fill_blocks(144, 0, 2); break;
     case DType::kQ2_K: fill_blocks(84, 80, 82); break;
@@ -121,13 +120,6 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
   }
   return weight;
 }
-
-/// Every encoding of weights.
-inline constexpr DType kWeightTypes[] = {
-    DType::kF32,    DType::kF16,       DType::kBF16,     DType::kFp8Tile32, DType::kFp8Row32, DType::kFp4Row32,
-    DType::kMXFP4,  DType::kQ8_0,      DType::kQ2_K,     DType::kQ3_K,      DType::kQ4_K,     DType::kQ5_K,
-    DType::kQ6_K,   DType::kIQ1_S,     DType::kIQ1_M,    DType::kIQ2_XXS,   DType::kIQ2_XS,   DType::kIQ2_S,
-    DType::kIQ3_XXS, DType::kIQ3_S,    DType::kIQ4_NL,   DType::kIQ4_XS,    DType::kAffine};
 
 /// How results may differ from the definition's.
 struct Bound {

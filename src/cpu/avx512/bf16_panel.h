@@ -12,8 +12,10 @@ FATHOM_INLINE void store_bf16_tile(__m512 (*sums)[kBf16TileRows], const int weig
                                    float* const* out, int64_t weight) {
 #pragma GCC unroll 6
   for (int r = 0; r < rows; ++r) {
-    if (weights == 4) store_sums4(out[r] + weight, sums[0][r], sums[1][r], sums[2][r], sums[3][r]);
-    else out[r][weight] = f_sum(sums[0][r]);
+    if (weights == 4)
+      store_sums4(out[r] + weight, sums[0][r], sums[1][r], sums[2][r], sums[3][r]);
+    else
+      out[r][weight] = f_sum(sums[0][r]);
   }
 }
 
@@ -49,7 +51,8 @@ FATHOM_INLINE void direct_tile(const struct Bf16Panel* panel, int64_t weight, co
 }
 
 FATHOM_INLINE void scaled_tile(const struct Bf16Panel* panel, int64_t weight, const int weights,
-                               const uint8_t* const* x, const int rows, float* const* out, const int vectors) {
+                               const uint8_t* const* x, const int rows, float* const* out,
+                               const int vectors) {
   __m512 sums[4][kBf16TileRows];
 #pragma GCC unroll 4
   for (int w = 0; w < weights; ++w)
@@ -109,7 +112,8 @@ FATHOM_INLINE void bf16_strip(const struct Bf16Panel* panel, int64_t weight, con
 }
 
 // `vectors` of a scaled unit, 0 for the direct kinds; a constant where this is inlined.
-FATHOM_INLINE void bf16_panel_as(const struct Bf16Panel* panel, const struct Bf16Rows* in, const int vectors) {
+FATHOM_INLINE void bf16_panel_as(const struct Bf16Panel* panel, const struct Bf16Rows* in,
+                                 const int vectors) {
   int64_t weight = 0;
   for (; weight + 4 <= panel->rows; weight += 4) bf16_strip(panel, weight, 4, in, vectors);
   for (; weight < panel->rows; ++weight) bf16_strip(panel, weight, 1, in, vectors);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "cpu/avx512/units.h"
-#include "tensor/formats/codebooks.h"
 
 namespace fathom::cpu {
 namespace {
@@ -14,26 +13,28 @@ struct Iq2XxsTables {
   alignas(64) uint8_t signs[128];
 };
 static struct Iq2XxsTables iq2_xxs_tables;
+static struct IqTables grids;
 
 static void make_grid_tables() {
+  grids = iq_tables();
   for (int entry = 0; entry < 256; ++entry) {
     int code = 0;
     for (int j = 0; j < 8; ++j) {
-      const int level = kIq2XxsGrid.value[entry][j];
+      const int level = grids.iq2_xxs[8 * entry + j];
       code |= (level == 8 ? 0 : level == 25 ? 1 : 2) << (2 * j);
     }
     iq2_xxs_tables.grid[entry] = (uint16_t)code;
   }
-  memcpy(iq2_xxs_tables.signs, kIqEvenSigns.value, sizeof iq2_xxs_tables.signs);
+  memcpy(iq2_xxs_tables.signs, grids.even_signs, sizeof iq2_xxs_tables.signs);
 }
 
 // A quadword of the block is a group of 32: four grid indices, then 4 x 7 bits of signs and 4 bits of scale.
 FATHOM_INLINE Source iq2_xxs_source(const uint8_t* block) {
   Source source;
   alignas(64) static const uint8_t kIndexBytes[64] = {
-      0, 128, 1, 128, 2, 128, 3, 128, 8, 128, 9, 128, 10, 128, 11, 128, 0, 128, 1, 128, 2, 128,
-      3, 128, 8, 128, 9, 128, 10, 128, 11, 128, 0, 128, 1, 128, 2, 128, 3, 128, 8, 128, 9, 128,
-      10, 128, 11, 128, 0, 128, 1, 128, 2, 128, 3, 128, 8, 128, 9, 128, 10, 128, 11, 128};
+      0,  128, 1,  128, 2, 128, 3,  128, 8,  128, 9, 128, 10, 128, 11, 128, 0,  128, 1,  128, 2, 128,
+      3,  128, 8,  128, 9, 128, 10, 128, 11, 128, 0, 128, 1,  128, 2,  128, 3,  128, 8,  128, 9, 128,
+      10, 128, 11, 128, 0, 128, 1,  128, 2,  128, 3, 128, 8,  128, 9,  128, 10, 128, 11, 128};
   const __m512i x = load64(block + 2);
   const __m512i index = _mm512_shuffle_epi8(x, load64(kIndexBytes));
   const uint16_t* grid = iq2_xxs_tables.grid;
@@ -43,17 +44,15 @@ FATHOM_INLINE Source iq2_xxs_source(const uint8_t* block) {
   const __m512i b = _mm512_permutex2var_epi16(load64(grid + 64), index, load64(grid + 96));
   const __m512i c = _mm512_permutex2var_epi16(load64(grid + 128), index, load64(grid + 160));
   const __m512i d = _mm512_permutex2var_epi16(load64(grid + 192), index, load64(grid + 224));
-  source.low = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, a, b),
-                                         _mm512_mask_blend_epi16(bit6, c, d));
-  const __m512i seven =
-      _mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)0x3535'2E2E'2727'2020), x);
+  source.low =
+      _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, a, b), _mm512_mask_blend_epi16(bit6, c, d));
+  const __m512i seven = _mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)0x3535'2E2E'2727'2020), x);
   source.high =
       _mm512_permutex2var_epi8(load64(iq2_xxs_tables.signs), seven, load64(iq2_xxs_tables.signs + 64));
   return source;
 }
 FATHOM_INLINE Scales iq2_xxs_scales(const uint8_t* block) {
-  const __m512i code =
-      _mm512_shuffle_epi32(_mm512_srli_epi32(load64(block + 2), 28), (_MM_PERM_ENUM)0xF5);
+  const __m512i code = _mm512_shuffle_epi32(_mm512_srli_epi32(load64(block + 2), 28), (_MM_PERM_ENUM)0xF5);
   const __m512 step = _mm512_add_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(0.5f));
   Scales result;
   result.scale = result.floor = _mm512_mul_ps(_mm512_mul_ps(splat_half(block), step), _mm512_set1_ps(0.25f));
@@ -81,7 +80,8 @@ FATHOM_INLINE __m128i two_runs(const int8_t* first, const int8_t* second) {
 }
 FATHOM_INLINE __m128i four_of(const int8_t* p) { return _mm_loadu_si32(p); }
 FATHOM_INLINE __m128i four_runs(const int8_t* a, const int8_t* b, const int8_t* c, const int8_t* d) {
-  return _mm_unpacklo_epi64(_mm_unpacklo_epi32(four_of(a), four_of(b)), _mm_unpacklo_epi32(four_of(c), four_of(d)));
+  return _mm_unpacklo_epi64(_mm_unpacklo_epi32(four_of(a), four_of(b)),
+                            _mm_unpacklo_epi32(four_of(c), four_of(d)));
 }
 // As bfloat16, minus where the bit of `signs` is set. Two runs of eight are the even words, two the odd ones.
 FATHOM_INLINE __m512i signed_codes(__m128i even, __m128i odd, uint32_t even_signs, uint32_t odd_signs) {
@@ -90,42 +90,42 @@ FATHOM_INLINE __m512i signed_codes(__m128i even, __m128i odd, uint32_t even_sign
                        _mm_mask_sub_epi8(odd, (__mmask16)odd_signs, zero, odd));
 }
 FATHOM_INLINE uint32_t even_signs(uint32_t first, uint32_t second) {
-  return kIqEvenSigns.value[first & 127] | (uint32_t)kIqEvenSigns.value[second & 127] << 8;
+  return grids.even_signs[first & 127] | (uint32_t)grids.even_signs[second & 127] << 8;
 }
 
 FATHOM_INLINE __m512i iq2_xs_codes(const uint8_t* block, int group) {
   const uint8_t* p = block + 2 + 8 * group;
   const uint32_t a = (uint32_t)u16_at(p), b = (uint32_t)u16_at(p + 2), c = (uint32_t)u16_at(p + 4),
                  d = (uint32_t)u16_at(p + 6);
-  const IqGrid<512, 8>& grid = kIq2XsGrid;
-  return signed_codes(two_runs(grid.value[a & 511], grid.value[c & 511]),
-                      two_runs(grid.value[b & 511], grid.value[d & 511]), even_signs(a >> 9, c >> 9),
+  const int8_t* grid = grids.iq2_xs;
+  return signed_codes(two_runs(grid + 8 * (a & 511), grid + 8 * (c & 511)),
+                      two_runs(grid + 8 * (b & 511), grid + 8 * (d & 511)), even_signs(a >> 9, c >> 9),
                       even_signs(b >> 9, d >> 9));
 }
 FATHOM_INLINE __m512i iq2_s_codes(const uint8_t* block, int group) {
   const int high = block[66 + group];
   const uint8_t* low = block + 2 + 4 * group;
   const uint32_t signs = u32_at(block + 34 + 4 * group);
-  const IqGrid<1024, 8>& grid = kIq2SGrid;
+  const int8_t* grid = grids.iq2_s;
   return signed_codes(
-      two_runs(grid.value[low[0] | (high << 8 & 0x300)], grid.value[low[2] | (high << 4 & 0x300)]),
-      two_runs(grid.value[low[1] | (high << 6 & 0x300)], grid.value[low[3] | (high << 2 & 0x300)]),
+      two_runs(grid + 8 * (low[0] | (high << 8 & 0x300)), grid + 8 * (low[2] | (high << 4 & 0x300))),
+      two_runs(grid + 8 * (low[1] | (high << 6 & 0x300)), grid + 8 * (low[3] | (high << 2 & 0x300))),
       (signs & 255) | (signs >> 8 & 0xFF00), (signs >> 8 & 255) | (signs >> 16 & 0xFF00));
 }
 FATHOM_INLINE __m512i iq3_xxs_codes(const uint8_t* block, int group) {
   const uint8_t* index = block + 2 + 8 * group;
   const uint32_t tail = u32_at(block + 66 + 4 * group);
-  const IqGrid<256, 4>& grid = kIq3XxsGrid;
+  const int8_t* grid = grids.iq3_xxs;
   return signed_codes(
-      four_runs(grid.value[index[0]], grid.value[index[1]], grid.value[index[2]], grid.value[index[3]]),
-      four_runs(grid.value[index[4]], grid.value[index[5]], grid.value[index[6]], grid.value[index[7]]),
+      four_runs(grid + 4 * (index[0]), grid + 4 * (index[1]), grid + 4 * (index[2]), grid + 4 * (index[3])),
+      four_runs(grid + 4 * (index[4]), grid + 4 * (index[5]), grid + 4 * (index[6]), grid + 4 * (index[7])),
       even_signs(tail, tail >> 7), even_signs(tail >> 14, tail >> 21));
 }
 FATHOM_INLINE __m512i iq3_s_codes(const uint8_t* block, int group) {
   const uint8_t* index = block + 2 + 8 * group;
   const int high = block[66 + group];
   const uint32_t signs = u32_at(block + 74 + 4 * group);
-#define FATHOM_ROW(run) kIq3SGrid.value[index[run] | ((high << (8 - run)) & 256)]
+#define FATHOM_ROW(run) grids.iq3_s + 4 * (index[run] | ((high << (8 - run)) & 256))
   return signed_codes(four_runs(FATHOM_ROW(0), FATHOM_ROW(1), FATHOM_ROW(2), FATHOM_ROW(3)),
                       four_runs(FATHOM_ROW(4), FATHOM_ROW(5), FATHOM_ROW(6), FATHOM_ROW(7)), signs & 0xFFFF,
                       signs >> 16);
@@ -134,7 +134,7 @@ FATHOM_INLINE __m512i iq3_s_codes(const uint8_t* block, int group) {
 
 // 8 * (grid + delta), an integer; the scale carries the 1/8.
 FATHOM_INLINE __m128i iq1_runs(int first, int second, int first_is_minus, int second_is_minus) {
-  const __m128i grid = two_runs(kIq1Grid.value[first], kIq1Grid.value[second]);
+  const __m128i grid = two_runs(grids.iq1 + 8 * first, grids.iq1 + 8 * second);
   const __m128i minus = _mm_set_epi64x(-(int64_t)second_is_minus, -(int64_t)first_is_minus);
   const __m128i delta = _mm_or_si128(minus, _mm_set1_epi8(1));  // -1 or 1
   const __m128i two = _mm_add_epi8(grid, grid);
@@ -144,9 +144,8 @@ FATHOM_INLINE __m128i iq1_runs(int first, int second, int first_is_minus, int se
 FATHOM_INLINE __m512i iq1_s_codes(const uint8_t* block, int group) {
   const int qh = u16_at(block + 34 + 2 * group), minus = qh >> 15;
   const uint8_t* low = block + 2 + 4 * group;
-  return bf16_of_bytes(
-      iq1_runs(low[0] | (qh << 8 & 0x700), low[2] | (qh << 2 & 0x700), minus, minus),
-      iq1_runs(low[1] | (qh << 5 & 0x700), low[3] | (qh >> 1 & 0x700), minus, minus));
+  return bf16_of_bytes(iq1_runs(low[0] | (qh << 8 & 0x700), low[2] | (qh << 2 & 0x700), minus, minus),
+                       iq1_runs(low[1] | (qh << 5 & 0x700), low[3] | (qh >> 1 & 0x700), minus, minus));
 }
 FATHOM_INLINE __m512i iq1_m_codes(const uint8_t* block, int group) {
   const int qh = u16_at(block + 32 + 2 * group);

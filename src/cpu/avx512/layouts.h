@@ -3,8 +3,8 @@
 // A block is eight vectors of 32 codes, and a lane (two words) belongs to one sub-block in all eight. So the
 // eight products of a block are summed first and scaled once, by a vector with the scale of each lane's
 // sub-block. Vectors 2a and 2a + 1 come from one source, in which every lane holds the four bytes of its
-// sub-block's columns 4a to 4a + 3: a rotation brings codes of the first and third byte to their places in the
-// lane's words, eight bits more those of the second and fourth. (A multishift would do the same in one
+// sub-block's columns 4a to 4a + 3: a rotation brings codes of the first and third byte to their places in
+// the lane's words, eight bits more those of the second and fourth. (A multishift would do the same in one
 // instruction, but it competes with the products for the multipliers.)
 #pragma once
 
@@ -24,8 +24,8 @@ struct Layout {
   uint8_t column[256];    // of a word
 };
 
-// Lane `lane`: its bytes begin at number `low` (or `high`) of the groups of four, its codes are rotated down by
-// `low_bit`; its first column.
+// Lane `lane`: its bytes begin at number `low` (or `high`) of the groups of four, its codes are rotated down
+// by `low_bit`; its first column.
 struct Place {
   int low, low_bit, high, high_bit, column;
 };
@@ -39,8 +39,7 @@ constexpr Place place_of(enum Encoding encoding, int lane) {
     case kEncodingQ3K: return {8 * h + 4 * s, 2 * g, 4 * s, 4 * h + g - 2, column};
     case kEncodingQ4K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2) - 3, 0, 0, 16 * lane};
     case kEncodingQ5K: return {8 * (sub / 2) + 4 * s, 4 * (sub % 2) - 2, 4 * s, sub - 6, 16 * lane};
-    case kEncodingQ6K:
-      return {16 * h + 8 * (g % 2) + 4 * s, 4 * (g / 2), 8 * h + 4 * s, 2 * g - 4, column};
+    case kEncodingQ6K: return {16 * h + 8 * (g % 2) + 4 * s, 4 * (g / 2), 8 * h + 4 * s, 2 * g - 4, column};
     default: return {4 * sub, 4 * s, 0, 0, 16 * lane};  // IQ4_XS
   }
 }

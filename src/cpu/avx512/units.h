@@ -17,8 +17,8 @@
 namespace fathom::cpu {
 namespace {
 
-// The codes of a unit: itself a vector for units of 32 columns, two for 64; for blocks of 256, what some of the
-// eight vectors are taken from.
+// The codes of a unit: itself a vector for units of 32 columns, two for 64; for blocks of 256, what some of
+// the eight vectors are taken from.
 struct Source {
   __m512i low, high;
 };
@@ -102,7 +102,8 @@ FATHOM_INLINE void fp8_unit(const uint8_t* codes, const uint8_t* scales, Source*
   vectors->high = _mm512_ternarylogic_epi32(second, sign, _mm512_unpackhi_epi8(x, x), 0xF8);
 }
 
-// 32 columns of e2m1: four bits to the low end of each word, then the sixteen values times the scale looked up.
+// 32 columns of e2m1: four bits to the low end of each word, then the sixteen values times the scale looked
+// up.
 FATHOM_INLINE __m512i fp4_unit(const uint8_t* codes, uint8_t scale) {
   const __m512i x = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)codes));
   return _mm512_permutexvar_epi16(_mm512_srlv_epi16(x, load64(kFp4Shift)), load64(kFp4Tables.word[scale]));
@@ -127,8 +128,8 @@ FATHOM_INLINE float affine_scale(const uint8_t* p, int64_t group, enum ScaleType
   return type == kScaleF16 ? _cvtsh_ss(half) : float_of_bits((uint32_t)half << 16);
 }
 
-// Source `source` of a block of 256 from 64 or 128 bytes of low bits, and from nothing, 32 or 64 bytes of high
-// bits.
+// Source `source` of a block of 256 from 64 or 128 bytes of low bits, and from nothing, 32 or 64 bytes of
+// high bits.
 FATHOM_INLINE Source gather_source(enum Encoding encoding, int source, const uint8_t* low, int low_bytes,
                                    const uint8_t* high, int high_bytes) {
   const Layout* where = layout(encoding);
@@ -138,8 +139,8 @@ FATHOM_INLINE Source gather_source(enum Encoding encoding, int source, const uin
                                : _mm512_permutex2var_epi32(load64(low), index, load64(low + 64));
   result.high = result.low;
   if (high_bytes != 0) {
-    const __m512i bits = high_bytes == 64 ? load64(high)
-                                          : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)high));
+    const __m512i bits =
+        high_bytes == 64 ? load64(high) : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)high));
     result.high = _mm512_permutexvar_epi32(load64(where->high_index[source]), bits);
   }
   return result;
@@ -148,7 +149,10 @@ FATHOM_INLINE Source gather_source(enum Encoding encoding, int source, const uin
 // What the codes of an encoding are too large by: those with a minimum anyway are written into the top of a
 // mantissa, which costs no look-up, and the excess joins the floor.
 FATHOM_INLINE float code_excess(enum Encoding encoding) {
-  return encoding == kEncodingQ2K ? 4.0f : encoding == kEncodingQ4K ? 16.0f : encoding == kEncodingQ5K ? 32.0f : 0.0f;
+  return encoding == kEncodingQ2K   ? 4.0f
+         : encoding == kEncodingQ4K ? 16.0f
+         : encoding == kEncodingQ5K ? 32.0f
+                                    : 0.0f;
 }
 FATHOM_INLINE __m512i mantissa_codes(__m512i bits, int mask, float excess) {
   return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi16((int16_t)mask),
@@ -161,7 +165,9 @@ FATHOM_INLINE __m512i gathered_vector(enum Encoding encoding, Source source, int
   __m512i index = _mm512_rorv_epi32(source.low, load64(where->low_shift[j % 2]));
   if (encoding == kEncodingQ3K || encoding == kEncodingQ5K || encoding == kEncodingQ6K) {
     const __m512i high = _mm512_rorv_epi32(source.high, load64(where->high_shift[j % 2]));
-    const __m512i mask = _mm512_set1_epi16(encoding == kEncodingQ3K ? 3 : encoding == kEncodingQ5K ? 0x3C : 15);
+    const __m512i mask = _mm512_set1_epi16(encoding == kEncodingQ3K   ? 3
+                                           : encoding == kEncodingQ5K ? 0x3C
+                                                                      : 15);
     index = _mm512_ternarylogic_epi32(mask, index, high, 0xCA);
   }
   switch (encoding) {
