@@ -224,7 +224,8 @@ void StepRunner::attend(const LayerPlan& plan, const LayerWeights& w, const RowS
                  .pairs = config_.rope_dim / 2, .inverse = true, .numerics = numerics_});
   const int64_t low_rank = int64_t{config_.o_groups} * config_.o_lora_rank;
   backend_.grouped_linear({.in = s_.attention_out, .weight = &w.wo_a, .rows = rows_.rows,
-                           .groups = config_.o_groups, .out = s_.low_rank, .round_to_bf16 = official_, .inputs_are_bf16 = official_});
+                           .groups = config_.o_groups, .out = s_.low_rank, .round_to_bf16 = official_,
+                           .inputs_are_bf16 = official_});
   const float* in = quantized_if(w.wo_b.quantize_input, s_.low_rank, low_rank, s_.low_rank);
   backend_.linear({.in = in, .weight = &w.wo_b.weight, .rows = rows_.rows, .out = s_.sublayer_out,
                    .round_to_bf16 = official_, .inputs_are_bf16 = official_});
