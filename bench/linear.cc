@@ -59,6 +59,9 @@ struct Weights {
     // A megabyte of noise, repeated; bytes below 0x3C keep every encoding finite.
     for (size_t at = 0; at < data.size(); ++at)
       data[at] = at < (1 << 20) ? static_cast<std::byte>(random() % 0x3C) : data[at - (1 << 20)];
+    // Its scales stand among the codes.
+    if (kind.type == DType::kMXFP4)
+      for (size_t at = 0; at < data.size(); at += 17) data[at] = std::byte{120};
     scales.assign(static_cast<size_t>(count * scale_bytes), std::byte{affine ? uint8_t{0x3C} : uint8_t{120}});
     for (int64_t index = 0; index < count; ++index) {
       WeightMatrix matrix = one;

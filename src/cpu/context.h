@@ -40,7 +40,7 @@ struct Scratch {
   Buffer<float> more_values;
   Buffer<const float*> in;  // activation rows of a task
   Buffer<float*> task_out;  // and where its results go
-  Buffer<float*> run_out;   // for neighbouring weight rows that take the same path
+  Buffer<float*> row_out;   // for one weight row
   Buffer<float*> out;       // for one panel
   Buffer<uint64_t> order;
   Buffer<uint8_t> units;  // decoded weight rows in bfloat16

@@ -127,7 +127,8 @@ PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, co
   return {.type = weight.type, .data = data, .row_bytes = row_bytes};
 }
 
-// Weight rows whose scales leave the range of bfloat16 are multiplied in float32, for all activation rows.
+// Weight rows whose scales leave the range of bfloat16 are multiplied again in float32, for all activation rows.
+// They are looked for afterwards, when the scales have been read anyway.
 void multiply_rows(const Kernels& kernels, Scratch& scratch, const WeightMatrix& weight, int64_t first_row,
                    int64_t count, const DotRows& rows, const uint8_t* const* prepared) {
   if (rows.rows == 0) return;
@@ -136,20 +137,14 @@ void multiply_rows(const Kernels& kernels, Scratch& scratch, const WeightMatrix&
     multiply_float32(kernels, scratch, weight, matrix, first_row, count, rows);
     return;
   }
-  for (int64_t begin = 0; begin < count;) {
-    const bool exact = kernels.bf16_row_is_exact(&*matrix, first_row + begin) != 0;
-    int64_t end = begin + 1;
-    while (end < count && (kernels.bf16_row_is_exact(&*matrix, first_row + end) != 0) == exact) ++end;
-    float** out = scratch.run_out.get(rows.rows);
-    for (int64_t m = 0; m < rows.rows; ++m) out[m] = rows.out[m] + begin;
-    if (exact) {
-      multiply_bf16(kernels, scratch, *matrix, first_row + begin, end - begin,
-                    {.in = prepared, .out = out, .rows = rows.rows});
-    } else {
-      multiply_float32(kernels, scratch, weight, matrix, first_row + begin, end - begin,
-                       {.in = rows.in, .out = out, .rows = rows.rows});
-    }
-    begin = end;
+  multiply_bf16(kernels, scratch, *matrix, first_row, count,
+                {.in = prepared, .out = rows.out, .rows = rows.rows});
+  for (int64_t row = 0; row < count; ++row) {
+    if (kernels.bf16_row_is_exact(&*matrix, first_row + row)) continue;
+    float** out = scratch.row_out.get(rows.rows);
+    for (int64_t m = 0; m < rows.rows; ++m) out[m] = rows.out[m] + row;
+    multiply_float32(kernels, scratch, weight, matrix, first_row + row, 1,
+                     {.in = rows.in, .out = out, .rows = rows.rows});
   }
 }
 

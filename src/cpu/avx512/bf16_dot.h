@@ -12,7 +12,7 @@ namespace fathom::cpu {
 namespace {
 
 // A product waits six cycles for the sum before it, so eight rows are summed side by side.
-enum { kPrefetchBytes = 2048, kMostWeights = 8, kMostRows = 2 };
+enum { kMostWeights = 8, kMostRows = 2 };
 
 // Bytes of a unit in a weight row; of a grid's 32 columns about an eighth of its block.
 FATHOM_INLINE int64_t data_unit_bytes(enum Encoding encoding, const struct EncodedMatrix* m) {
@@ -49,13 +49,16 @@ FATHOM_INLINE void fused_units(enum Encoding encoding, const struct EncodedMatri
     for (int v = 0; v < count * vectors; ++v)
       activation[r][v] = load64(x[r] + v / vectors * unit_bytes + 64 * (v % vectors));
   struct UnitRow where = unit_row(m, row);
-  const int64_t data_offset = data_unit_bytes(encoding, m) * u;
+  // The same place of the next tile, early enough for memory to answer.
+  const int64_t ahead = data_unit_bytes(encoding, m) * u + weights * m->row_bytes;
   // Kept from being eight pointers, for which there are no registers.
   int64_t row_bytes = m->row_bytes;
   __asm__("" : "+r"(row_bytes));
 #pragma GCC unroll 8
   for (int w = 0; w < weights; ++w) {
-    _mm_prefetch((const char*)(where.data + data_offset + kPrefetchBytes), _MM_HINT_T0);
+#pragma GCC unroll 4
+    for (int64_t byte = 0; byte < count * data_unit_bytes(encoding, m); byte += 64)
+      _mm_prefetch((const char*)(where.data + ahead + byte), _MM_HINT_T1);
 #pragma GCC unroll 4
     for (int n = 0; n < count; ++n) {
       __m512 parts[kMostRows];

@@ -65,23 +65,32 @@ static void bf16_prepare(const struct EncodedMatrix* m, const float* in, uint8_t
   }
 }
 
+// Which of 64 bytes are scales of MXFP4, by the number of the 64 bytes modulo 17.
+struct Mxfp4ScaleBytes {
+  uint64_t mask[17];
+};
+constexpr Mxfp4ScaleBytes mxfp4_scale_bytes() {
+  Mxfp4ScaleBytes bytes{};
+  for (int at = 0; at < 17 * 64; at += 17) bytes.mask[at / 64] |= uint64_t{1} << (at % 64);
+  return bytes;
+}
+constexpr Mxfp4ScaleBytes kMxfp4ScaleBytes = mxfp4_scale_bytes();
+
 // Whether the scales of a row are such that the direct kinds hold its weights exactly.
 static int bf16_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
-  if (m->encoding == kEncodingMxfp4) {
-    const uint8_t* p = row_data(m, row);
-    int outside = 0;
-    for (int64_t block = 0; block < m->cols / 32; ++block)
-      outside |= (uint8_t)(p[17 * block] - kLowestScale) > kHighestScale - kLowestScale;
-    return !outside;
-  }
-  if (m->encoding != kEncodingFp8 && m->encoding != kEncodingFp4) return 1;
-  const uint8_t* p = row_scales(m, row);
-  const int64_t count = m->cols / 32;
+  const int is_mxfp4 = m->encoding == kEncodingMxfp4;
+  if (!is_mxfp4 && m->encoding != kEncodingFp8 && m->encoding != kEncodingFp4) return 1;
+  const uint8_t* p = is_mxfp4 ? row_data(m, row) : row_scales(m, row);
+  const int64_t count = is_mxfp4 ? m->cols / 32 * 17 : m->cols / 32;
   __mmask64 outside = 0;
+  int number = 0;
   for (int64_t at = 0; at < count; at += 64) {
-    const __mmask64 mask = count - at >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (count - at)) - 1;
-    const __m512i x = _mm512_sub_epi8(_mm512_maskz_loadu_epi8(mask, p + at), _mm512_set1_epi8(kLowestScale));
+    __mmask64 mask = count - at >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (count - at)) - 1;
+    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, p + at);
+    if (is_mxfp4) mask &= kMxfp4ScaleBytes.mask[number];
+    const __m512i x = _mm512_sub_epi8(bytes, _mm512_set1_epi8(kLowestScale));
     outside |= _mm512_mask_cmpgt_epu8_mask(mask, x, _mm512_set1_epi8(kHighestScale - kLowestScale));
+    number = number == 16 ? 0 : number + 1;
   }
   return outside == 0;
 }
