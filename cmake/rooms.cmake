@@ -8,6 +8,14 @@ set(FATHOM_ISA_avx2 -mavx2 -mfma -mf16c -mbmi2)
 set(FATHOM_ISA_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512bf16 -mfma -mf16c -mbmi2)
 set(FATHOM_ISA_neon -march=armv8.2-a+dotprod)
 
+# Undefined-behaviour checks and coverage make one kernel file take minutes to compile; the same loops are
+# checked in their portable build.
+set(FATHOM_ISA_UNCHECKED "")
+if(FATHOM_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(FATHOM_ISA_UNCHECKED -fno-sanitize=undefined
+      -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
+endif()
+
 function(fathom_room name)
   cmake_parse_arguments(ROOM "" "" "LINK;EXTERNAL" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/${name})
@@ -25,7 +33,7 @@ function(fathom_room name)
     set(isa_sources ${sources})
     list(FILTER isa_sources INCLUDE REGEX "/${isa}/")
     if(isa_sources)
-      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${FATHOM_ISA_${isa}}")
+      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${FATHOM_ISA_${isa}};${FATHOM_ISA_UNCHECKED}")
     endif()
   endforeach()
 
