@@ -146,7 +146,7 @@ FATHOM_INLINE void decode_rows(enum Encoding encoding, const struct EncodedMatri
     if (tail != 0) {
       uint8_t block[128];
       copy_tail(encoding, data + blocks * block_bytes(encoding), tail, block);
-      decode_block(encoding, block, scales + blocks, 0, columns);
+      decode_block(encoding, block, scales == NULL ? scales : scales + blocks, 0, columns);
       for (int v = 0; v < kBlockVectors; ++v) f_store(out + v * kLanes, columns[v]);
       out += kBlock;
     }

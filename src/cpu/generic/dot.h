@@ -133,7 +133,7 @@ FATHOM_INLINE void fused_tile(enum Encoding encoding, const struct EncodedMatrix
     for (int w = 0; w < weights; ++w) {
       copy_tail(encoding, data[w] + k / kBlock * block_bytes(encoding), cols - k, blocks[w]);
       data[w] = blocks[w];
-      scales[w] += k / kBlock;
+      if (scales[w] != NULL) scales[w] += k / kBlock;
     }
     for (int m = 0; m < rows; ++m)
       for (int v = 0; v < kBlockVectors; ++v)
