@@ -83,7 +83,9 @@ struct Bf16Panel {
   const uint8_t* data;  // [rows, row_bytes] from `bf16_decode`
   int64_t rows;
   int64_t row_bytes;
-  int scaled_vectors;  // vectors that share a vector of scales; 0: weights without scales
+  enum Encoding encoding;
+  int64_t cols;
+  int scaled_vectors;  // bfloat16 only: vectors that share a vector of scales; 0: weights without scales
   int has_floor;
 };
 

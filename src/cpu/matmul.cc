@@ -35,10 +35,9 @@ std::optional<Encoding> encoding_of(DType type) {
   }
 }
 
-// What the kernels read directly; nothing for the other encodings.
-std::optional<EncodedMatrix> encoded(const Kernels& kernels, const WeightMatrix& weight) {
+std::optional<EncodedMatrix> encoded(const WeightMatrix& weight) {
   const std::optional<Encoding> encoding = encoding_of(weight.type);
-  if (!encoding || !kernels.decodes(*encoding)) return std::nullopt;
+  if (!encoding) return std::nullopt;
   EncodedMatrix matrix = {};
   matrix.encoding = *encoding;
   matrix.data = reinterpret_cast<const uint8_t*>(weight.data);
@@ -64,7 +63,8 @@ int64_t panel_stride(int64_t cols) { return (cols + 31) / 32 * 32 + 16; }
 void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatrix& weight,
                       const std::optional<EncodedMatrix>& matrix, int64_t first_row, int64_t count,
                       const DotRows& rows) {
-  if (matrix && rows.rows <= kernels.fused_rows && kernels.is_fused(matrix->encoding)) {
+  const bool decodes = matrix && kernels.decodes(matrix->encoding);
+  if (decodes && rows.rows <= kernels.fused_rows && kernels.is_fused(matrix->encoding)) {
     kernels.dot_encoded(&*matrix, first_row, count, &rows);
     return;
   }
@@ -73,7 +73,7 @@ void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatr
   float** out = scratch.out.get(rows.rows);
   for (int64_t begin = 0; begin < count; begin += kPanelRows) {
     const int64_t panel_rows = std::min(kPanelRows, count - begin);
-    if (matrix) {
+    if (decodes) {
       kernels.decode(&*matrix, first_row + begin, panel_rows, panel, stride);
     } else {
       for (int64_t row = 0; row < panel_rows; ++row) {
@@ -116,7 +116,7 @@ int64_t activation_block_rows(int64_t cols) {
 PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                           Buffer<uint8_t>& memory) {
   const Kernels& kernels = *context.kernels;
-  const std::optional<EncodedMatrix> matrix = encoded(kernels, weight);
+  const std::optional<EncodedMatrix> matrix = encoded(weight);
   if (!matrix || kernels.bf16_row_bytes == nullptr) return {};
   const int64_t row_bytes = kernels.bf16_row_bytes(&*matrix);
   if (row_bytes == 0) return {};
@@ -132,7 +132,7 @@ PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, co
 void multiply_rows(const Kernels& kernels, Scratch& scratch, const WeightMatrix& weight, int64_t first_row,
                    int64_t count, const DotRows& rows, const uint8_t* const* prepared) {
   if (rows.rows == 0) return;
-  const std::optional<EncodedMatrix> matrix = encoded(kernels, weight);
+  const std::optional<EncodedMatrix> matrix = encoded(weight);
   if (prepared == nullptr) {
     multiply_float32(kernels, scratch, weight, matrix, first_row, count, rows);
     return;
