@@ -1,5 +1,6 @@
 // Blocks of 256 columns as integers: codes as 16-bit words and integer scales, so that
-//   weight = factor * scale[column / 16] * code - floor.
+//   weight = factor * scale * code - floor,
+// a scale for 32 columns (`has_wide_scales`) or for 16.
 // Codes come 32 columns (a part) at a time, the even columns in one vector and the odd ones in another: of a
 // vector's two halves the first has the first sixteen columns.
 #pragma once
@@ -9,8 +10,19 @@
 namespace fathom::cpu {
 namespace {
 
+FATHOM_INLINE int has_wide_scales(enum Encoding encoding) {
+  switch (encoding) {
+    case kEncodingQ2K:
+    case kEncodingQ3K:
+    case kEncodingQ6K:
+    case kEncodingIq2Xs:
+    case kEncodingIq2S:
+    case kEncodingIq1M: return 0;
+    default: return 1;
+  }
+}
 struct BlockScales {
-  int32_t scale[16];
+  int32_t scale[16];  // the first eight of them where they are wide
   float factor;
   float floor[16];  // floor_count of them
 };
@@ -93,9 +105,7 @@ FATHOM_INLINE void q4_k_scales(const uint8_t* block, struct BlockScales* out) {
   const uint32_t floor_high = (c >> 4 & 0x0F0F0F0F) | ((b >> 6) & 0x03030303) << 4;
   const uint64_t scales = (a & 0x3F3F3F3F) | (uint64_t)scale_high << 32;
   const uint64_t floors = (b & 0x3F3F3F3F) | (uint64_t)floor_high << 32;
-  const __m128i twice = _mm_unpacklo_epi8(_mm_cvtsi64_si128((int64_t)scales), _mm_cvtsi64_si128((int64_t)scales));
-  _mm256_storeu_si256((__m256i*)out->scale, _mm256_cvtepu8_epi32(twice));
-  _mm256_storeu_si256((__m256i*)(out->scale + 8), _mm256_cvtepu8_epi32(_mm_srli_si128(twice, 8)));
+  _mm256_storeu_si256((__m256i*)out->scale, _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)scales)));
   out->factor = half_to_float(u16_at(block));
   f_store(out->floor, f_mul(f_set(half_to_float(u16_at(block + 2))),
                             f_from_i(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)floors)))));
@@ -127,7 +137,7 @@ FATHOM_INLINE void iq4_xs_scales(const uint8_t* block, struct BlockScales* out) 
   const int high = u16_at(block + 2);
   for (int group = 0; group < 8; ++group) {
     const int low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
-    out->scale[2 * group] = out->scale[2 * group + 1] = (low | (high >> (2 * group) & 3) << 4) - 32;
+    out->scale[group] = (low | (high >> (2 * group) & 3) << 4) - 32;
   }
   out->factor = half_to_float(u16_at(block));
 }

@@ -1,6 +1,7 @@
 // Encoded weight rows times one or two fixed-point rows, unpacked in registers (fixed_rows.h).
 #pragma once
 
+#include "cpu/avx2/fixed_pairs.h"
 #include "cpu/avx2/fixed_runs.h"
 
 namespace fathom::cpu {
@@ -12,8 +13,15 @@ FATHOM_INLINE int parts_of_sum(enum Encoding encoding) {
   return encoding == kEncodingQ6K || encoding == kEncodingIq4Xs ? 4 : 8;
 }
 // The scales of a part, in the lanes of its columns.
-FATHOM_INLINE I part_scales(const struct BlockScales* scales, int part) {
+FATHOM_INLINE I part_scales(enum Encoding encoding, const struct BlockScales* scales, int part) {
+  if (has_wide_scales(encoding)) return i_set(scales->scale[part]);
   return _mm256_blend_epi32(i_set(scales->scale[2 * part]), i_set(scales->scale[2 * part + 1]), 0xF0);
+}
+// Scales are broadcast from memory, which costs the load unit only; a compiler that knows where they come from
+// would permute registers instead.
+FATHOM_INLINE void block_scales_in_memory(enum Encoding encoding, const uint8_t* block, struct BlockScales* out) {
+  block_scales(encoding, block, out);
+  asm("" : "+m"(out->scale));
 }
 FATHOM_INLINE I dot_words(I even, I odd, const uint8_t* q) {
   return i_add(_mm256_madd_epi16(even, i_load(q)), _mm256_madd_epi16(odd, i_load(q + 32)));
@@ -31,13 +39,13 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const struct EncodedMatrix
   F sum[2] = {f_zero(), f_zero()};
   for (int64_t b = 0; b < m->cols / 256; ++b, block += block256_bytes(encoding)) {
     struct BlockScales scales;
-    block_scales(encoding, block, &scales);
+    block_scales_in_memory(encoding, block, &scales);
     I integers[2] = {i_set(0), i_set(0)};
 #pragma GCC unroll 8
     for (int part = 0; part < 8; ++part) {
       I even, odd;
       block_part(encoding, block, part, &even, &odd);
-      const I scale = part_scales(&scales, part);
+      const I scale = part_scales(encoding, &scales, part);
       for (int r = 0; r < rows; ++r) {
         const I products = dot_words(even, odd, in[r].q + 512 * b + 64 * part);
         integers[r] = i_add(integers[r], _mm256_mullo_epi32(products, scale));
@@ -101,13 +109,18 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
 
 FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t count,
                                   const struct Bf16Rows* in, const int rows) {
+  int64_t w = 0;
+  if (is_paired(encoding)) {
+    for (; w + 2 <= count; w += 2) pairs_dot(encoding, m, row + w, 2, in, rows, w);
+    for (; w < count; ++w) pairs_dot(encoding, m, row + w, 1, in, rows, w);
+    return;
+  }
   struct FixedRow fixed[2];
   for (int r = 0; r < rows; ++r) fixed[r] = fixed_row(encoding, in->in[r], m->cols);
   if (is_block256(encoding)) {
-    for (int64_t w = 0; w < count; ++w) blocks_dot(encoding, m, row + w, fixed, rows, in->out, w);
+    for (; w < count; ++w) blocks_dot(encoding, m, row + w, fixed, rows, in->out, w);
     return;
   }
-  int64_t w = 0;
   for (; w + 2 <= count; w += 2) runs_dot(encoding, m, row + w, 2, fixed, rows, in->out, w);
   for (; w < count; ++w) runs_dot(encoding, m, row + w, 1, fixed, rows, in->out, w);
 }

@@ -124,33 +124,31 @@ FATHOM_INLINE I grid_codes(enum Encoding encoding, const uint8_t* block, int par
 FATHOM_INLINE uint16_t iq1_m_factor(const uint8_t* s) {
   return (uint16_t)((s[1] >> 4) | (s[3] >> 4) << 4 | (s[5] >> 4) << 8 | (s[7] >> 4) << 12);
 }
-// Scales of sixteen columns each: odd numbers, 2 * code + 1.
+// Odd numbers, 2 * code + 1: one for 32 columns or two for 16 each.
 FATHOM_INLINE void grid_scales(enum Encoding encoding, const uint8_t* block, int32_t* scale, float* factor) {
-  *factor = half_to_float(u16_at(block)) *
+  *factor = half_to_float(encoding == kEncodingIq1M ? iq1_m_factor(block + 48) : u16_at(block)) *
             (encoding == kEncodingIq3S ? 1.0f : encoding == kEncodingIq3Xxs ? 0.25f : 0.125f);
+#pragma GCC unroll 8
   for (int part = 0; part < 8; ++part) {
-    uint32_t first, second;
+    uint32_t code;
     switch (encoding) {
-      case kEncodingIq2Xxs: first = second = u32_at(block + 6 + 8 * part) >> 28; break;
-      case kEncodingIq2Xs:
-      case kEncodingIq2S:
-        first = block[(encoding == kEncodingIq2Xs ? 66 : 74) + part];
-        second = first >> 4;
-        first &= 15;
-        break;
-      case kEncodingIq3Xxs: first = second = u32_at(block + 66 + 4 * part) >> 28; break;
-      case kEncodingIq3S: first = second = block[106 + part / 2] >> (4 * (part % 2)) & 15; break;
-      case kEncodingIq1S: first = second = block[35 + 2 * part] >> 4 & 7; break;
+      case kEncodingIq2Xxs: code = u32_at(block + 6 + 8 * part) >> 28; break;
+      case kEncodingIq3Xxs: code = u32_at(block + 66 + 4 * part) >> 28; break;
+      case kEncodingIq3S: code = block[106 + part / 2] >> (4 * (part % 2)) & 15; break;
+      case kEncodingIq1S: code = block[35 + 2 * part] >> 4 & 7; break;
+      case kEncodingIq1M:
+        code = (uint32_t)u16_at(block + 48 + part / 2 * 2) >> (6 * (part % 2));
+        scale[2 * part] = (int32_t)(2 * (code & 7) + 1);
+        scale[2 * part + 1] = (int32_t)(2 * (code >> 3 & 7) + 1);
+        continue;
       default:
-        first = (uint32_t)u16_at(block + 48 + part / 2 * 2) >> (6 * (part % 2));
-        second = first >> 3 & 7;
-        first &= 7;
-        break;
+        code = block[(encoding == kEncodingIq2Xs ? 66 : 74) + part];
+        scale[2 * part] = (int32_t)(2 * (code & 15) + 1);
+        scale[2 * part + 1] = (int32_t)(2 * (code >> 4) + 1);
+        continue;
     }
-    scale[2 * part] = (int32_t)(2 * first + 1);
-    scale[2 * part + 1] = (int32_t)(2 * second + 1);
+    scale[part] = (int32_t)(2 * code + 1);
   }
-  if (encoding == kEncodingIq1M) *factor = half_to_float(iq1_m_factor(block + 48)) * 0.125f;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cpu/avx2/vec.h"
+#include "cpu/generic/scales.h"
 #include "cpu/kernels.h"
 
 namespace fathom::cpu {
@@ -31,9 +32,8 @@ FATHOM_INLINE int is_block256(enum Encoding encoding) {
     default: return 0;
   }
 }
-FATHOM_INLINE int is_block32(enum Encoding encoding) {
-  return encoding == kEncodingQ8_0 || encoding == kEncodingMxfp4 || encoding == kEncodingFp4 ||
-         encoding == kEncodingIq4Nl || encoding == kEncodingAffine;
+FATHOM_INLINE int is_run(enum Encoding encoding) {
+  return encoding == kEncodingQ8_0 || encoding == kEncodingAffine;
 }
 // Numbers subtracted from a block of 256: one for each of so many equal runs of columns.
 FATHOM_INLINE int floor_count(enum Encoding encoding) {
@@ -58,7 +58,6 @@ FATHOM_INLINE struct FixedRow fixed_row(enum Encoding encoding, const uint8_t* r
 
 static int64_t fixed_row_bytes(const struct EncodedMatrix* m) {
   const enum Encoding encoding = m->encoding;
-  if (!is_block256(encoding) && !is_block32(encoding)) return 0;
   const int64_t blocks = m->cols / block_columns(encoding);
   const int sums = encoding == kEncodingAffine ? 1 : floor_count(encoding);
   return (2 * m->cols + 4 * blocks * (1 + sums) + 63) / 64 * 64;
@@ -98,6 +97,20 @@ FATHOM_INLINE I fix_columns(const float* in, F inverse, uint8_t* q) {
   return i_add(two, _mm256_shuffle_epi32(two, 0x55));
 }
 
+// Not below 2^-107: what is smaller than 2^-122 becomes zero. NaN where the largest is an infinity or a NaN.
+struct BlockScale {
+  float scale, inverse;
+};
+FATHOM_INLINE struct BlockScale block_scale(float largest) {
+  uint32_t bits;
+  memcpy(&bits, &largest, sizeof bits);
+  const uint32_t exponent = bits >> 23 < 20 ? 20 : bits >> 23;
+  struct BlockScale result;
+  result.scale = exponent == 255 ? float_of_bits(0x7FC00000u) : float_of_bits((exponent - 14) << 23);
+  result.inverse = float_of_bits((254 - (exponent - 14)) << 23);
+  return result;
+}
+
 static void fixed_prepare(const struct EncodedMatrix* m, const float* in, uint8_t* out) {
   const enum Encoding encoding = m->encoding;
   const int columns = block_columns(encoding);
@@ -105,18 +118,10 @@ static void fixed_prepare(const struct EncodedMatrix* m, const float* in, uint8_
   float* scales = (float*)(out + 2 * m->cols);
   float* sums = scales + m->cols / columns;
   for (int64_t k = 0; k < m->cols; k += columns, ++scales, sums += floors) {
-    const float largest = largest_magnitude(in + k, columns);
-    uint32_t bits;
-    memcpy(&bits, &largest, sizeof bits);
-    // Not below 2^-107: what is smaller than 2^-122 becomes zero.
-    const uint32_t exponent = bits >> 23 < 20 ? 20 : bits >> 23;
-    const uint32_t scale_bits = exponent == 255 ? 0x7FC00000u : (exponent - 14) << 23;
-    const uint32_t inverse_bits = (254 - (exponent - 14)) << 23;
-    float inverse;
-    memcpy(scales, &scale_bits, sizeof *scales);  // NaN where the block has an infinity or a NaN
-    memcpy(&inverse, &inverse_bits, sizeof inverse);
+    const struct BlockScale fix = block_scale(largest_magnitude(in + k, columns));
+    *scales = fix.scale;
     for (int part = 0; part < columns / 32; ++part) {
-      const I both = fix_columns(in + k + 32 * part, f_set(inverse), out + 2 * (k + 32 * part));
+      const I both = fix_columns(in + k + 32 * part, f_set(fix.inverse), out + 2 * (k + 32 * part));
       const float first = *scales * (float)_mm256_extract_epi32(both, 0);
       const float second = *scales * (float)_mm256_extract_epi32(both, 4);
       if (floors == 16) {

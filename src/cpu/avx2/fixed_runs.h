@@ -8,18 +8,6 @@ namespace fathom::cpu {
 namespace {
 
 
-FATHOM_INLINE I widen16(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
-// 16 bytes whose low nibbles are the even columns.
-FATHOM_INLINE void nibble_pairs(const uint8_t* p, __m128i values, I* even, I* odd) {
-  const __m128i x = _mm_loadu_si128((const __m128i*)p);
-  const __m128i nibble = _mm_set1_epi8(15);
-  *even = widen16(_mm_shuffle_epi8(values, _mm_and_si128(x, nibble)));
-  *odd = widen16(_mm_shuffle_epi8(values, _mm_and_si128(_mm_srli_epi16(x, 4), nibble)));
-}
-FATHOM_INLINE __m128i fp4_values() {  // twice the value
-  return _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-}
-
 // Codes of `bits` (at most 6) bits from a bit stream of 4 * bits bytes; 16 + 2 * bits bytes are read. Every code
 // is in a window of 16 bits that begins on its byte: a product moves it to the window's top.
 FATHOM_INLINE I stream_words(I x, int bits, int first) {
@@ -45,22 +33,11 @@ FATHOM_INLINE void affine_words(const uint8_t* codes, int bits, I* even, I* odd)
 }
 
 FATHOM_INLINE void run_words(enum Encoding encoding, int bits, const uint8_t* codes, I* even, I* odd) {
-  switch (encoding) {
-    case kEncodingQ8_0: return split_signed(i_load(codes + 2), even, odd);
-    case kEncodingMxfp4: return split_signed(nibble_halves(codes + 1, fp4_values()), even, odd);
-    case kEncodingIq4Nl: return split_signed(nibble_halves(codes + 2, iq4_values()), even, odd);
-    case kEncodingFp4: return nibble_pairs(codes, fp4_values(), even, odd);
-    default: return affine_words(codes, bits, even, odd);
-  }
+  if (encoding == kEncodingQ8_0) return split_signed(i_load(codes + 2), even, odd);
+  affine_words(codes, bits, even, odd);
 }
 FATHOM_INLINE int run_bytes(enum Encoding encoding, int bits) {
-  switch (encoding) {
-    case kEncodingQ8_0: return 34;
-    case kEncodingMxfp4: return 17;
-    case kEncodingIq4Nl: return 18;
-    case kEncodingFp4: return 16;
-    default: return 4 * bits;
-  }
+  return encoding == kEncodingQ8_0 ? 34 : 4 * bits;
 }
 FATHOM_INLINE float affine_number(const uint8_t* p, int64_t group, enum ScaleType type) {
   if (type == kScaleF32) return float_of_bits(u32_at(p + 4 * group));
@@ -70,13 +47,8 @@ FATHOM_INLINE float affine_number(const uint8_t* p, int64_t group, enum ScaleTyp
 // Of the 32 columns from `block` on.
 FATHOM_INLINE float run_scale(enum Encoding encoding, const struct EncodedMatrix* m, const uint8_t* codes,
                               const uint8_t* scales, int64_t block) {
-  switch (encoding) {
-    case kEncodingQ8_0:
-    case kEncodingIq4Nl: return half_to_float(u16_at(codes));
-    case kEncodingMxfp4: return 0.5f * e8m0(*codes);
-    case kEncodingFp4: return 0.5f * e8m0(scales[block]);
-    default: return affine_number(scales, block * 32 / m->group, m->scale_type);
-  }
+  if (encoding == kEncodingQ8_0) return half_to_float(u16_at(codes));
+  return affine_number(scales, block * 32 / m->group, m->scale_type);
 }
 
 }  // namespace

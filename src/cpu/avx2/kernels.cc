@@ -1,7 +1,7 @@
 #include "cpu/kernels.h"
 #include "cpu/avx2/vec.h"
 #include "cpu/generic/table.h"
-#include "cpu/avx2/fixed_panel.h"
+#include "cpu/avx2/fixed_gemm.h"
 #include "cpu/avx2/fp8_rows.h"
 
 namespace fathom::cpu {
@@ -48,10 +48,13 @@ void affine_decode(const struct EncodedMatrix* m, int64_t row, int64_t count, ui
   }
 }
 int64_t row_bytes(const struct EncodedMatrix* m) {
-  return is_fp8_tiles(m) ? 4 * fp8_cols(m) : fixed_row_bytes(m);
+  if (is_fp8_tiles(m)) return 4 * fp8_cols(m);
+  if (is_paired(m->encoding)) return pair_row_bytes(m);
+  return is_block256(m->encoding) || is_run(m->encoding) ? fixed_row_bytes(m) : 0;
 }
 void prepare(const struct EncodedMatrix* m, const float* in, uint8_t* out) {
   if (is_fp8_tiles(m)) return fp8_prepare(m, in, out);
+  if (is_paired(m->encoding)) return pair_prepare(m, in, out);
   fixed_prepare(m, in, out);
 }
 int64_t panel_row_bytes(const struct EncodedMatrix* m) {
