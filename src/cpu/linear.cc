@@ -13,7 +13,7 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
   FATHOM_CHECK(group_outputs * args.groups == weight.rows, "{} rows in {} groups", weight.rows, args.groups);
   if (args.rows == 0 || weight.rows == 0) return;
 
-  constexpr int64_t kWorkOfTask = 32 * 1024;
+  constexpr int64_t kWorkOfTask = 192 * 1024;
   constexpr int64_t kFewestRows = 12;
   int64_t block_rows = std::min(args.rows, activation_block_rows(weight.cols));
   const int64_t most_panels = (weight.rows + kPanelRows - 1) / kPanelRows;
@@ -21,7 +21,10 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
          most_panels * ((args.rows + block_rows - 1) / block_rows) < 2 * context.thread_count())
     block_rows = (block_rows + 1) / 2;
   const int64_t row_blocks = (args.rows + block_rows - 1) / block_rows;
-  const int64_t panels = std::max<int64_t>(1, kWorkOfTask / (block_rows * weight.cols * kPanelRows));
+  const int64_t fair = most_panels * row_blocks / (4 * context.thread_count());
+  int64_t panels = std::clamp<int64_t>(kWorkOfTask / (block_rows * weight.cols * kPanelRows), 1,
+                                       std::max<int64_t>(1, fair));
+  if (panels > 1) panels = panels / 2 * 2;  // tiles of FP8 have 32 rows
   const int64_t block_outputs = std::min(panels * kPanelRows, group_outputs);
   const int64_t output_blocks = (group_outputs + block_outputs - 1) / block_outputs;
   const int64_t tasks = args.groups * output_blocks * row_blocks;

@@ -19,7 +19,8 @@ FATHOM_INLINE I part_scales(enum Encoding encoding, const struct BlockScales* sc
 }
 // Scales are broadcast from memory, which costs the load unit only; a compiler that knows where they come from
 // would permute registers instead.
-FATHOM_INLINE void block_scales_in_memory(enum Encoding encoding, const uint8_t* block, struct BlockScales* out) {
+FATHOM_INLINE void block_scales_in_memory(enum Encoding encoding, const uint8_t* block,
+                                          struct BlockScales* out) {
   block_scales(encoding, block, out);
   asm("" : "+m"(out->scale));
 }
@@ -63,8 +64,9 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const struct EncodedMatrix
 }
 
 // `weights` rows side by side: one chain of float32 sums would wait for itself.
-FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, const int weights,
-                            const struct FixedRow* in, const int rows, float* const* out, int64_t at) {
+FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                            const int weights, const struct FixedRow* in, const int rows, float* const* out,
+                            int64_t at) {
   const int bits = encoding == kEncodingAffine ? m->bits : 0;
   const int bytes = run_bytes(encoding, bits);
   const int64_t blocks = m->cols / 32;
@@ -107,8 +109,8 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
     for (int r = 0; r < rows; ++r) out[r][at + w] = f_sum(sum[w][r]) + bias_sum[w][r];
 }
 
-FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t count,
-                                  const struct Bf16Rows* in, const int rows) {
+FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                                  int64_t count, const struct Bf16Rows* in, const int rows) {
   int64_t w = 0;
   if (is_paired(encoding)) {
     for (; w + 2 <= count; w += 2) pairs_dot(encoding, m, row + w, 2, in, rows, w);
@@ -124,8 +126,8 @@ FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMa
   for (; w + 2 <= count; w += 2) runs_dot(encoding, m, row + w, 2, fixed, rows, in->out, w);
   for (; w < count; ++w) runs_dot(encoding, m, row + w, 1, fixed, rows, in->out, w);
 }
-FATHOM_INLINE void fixed_dot_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t count,
-                                const struct Bf16Rows* in) {
+FATHOM_INLINE void fixed_dot_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                                int64_t count, const struct Bf16Rows* in) {
   if (in->rows == 2) return fixed_dot_rows(encoding, m, row, count, in, 2);
   fixed_dot_rows(encoding, m, row, count, in, 1);
 }

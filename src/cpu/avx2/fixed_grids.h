@@ -1,4 +1,5 @@
-// The IQ formats with grids as signed bytes and integer scales (fixed_blocks.h): weight = factor * scale * code.
+// The IQ formats with grids as signed bytes and integer scales (fixed_blocks.h): weight = factor * scale *
+// code.
 #pragma once
 
 #include "cpu/avx2/fixed_rows.h"
@@ -66,10 +67,9 @@ FATHOM_INLINE I iq2_s_codes(const uint8_t* block, int part) {
 FATHOM_INLINE I iq3_xxs_codes(const uint8_t* block, int part) {
   const uint8_t* p = block + 2 + 8 * part;
   const int8_t* grid = grids.iq3_xxs;
-  return with_signs(
-      _mm256_setr_epi32(run4(grid, p[0]), run4(grid, p[1]), run4(grid, p[2]), run4(grid, p[3]),
-                        run4(grid, p[4]), run4(grid, p[5]), run4(grid, p[6]), run4(grid, p[7])),
-      even_signs(u32_at(block + 66 + 4 * part) & 0x0FFFFFFFu));
+  return with_signs(_mm256_setr_epi32(run4(grid, p[0]), run4(grid, p[1]), run4(grid, p[2]), run4(grid, p[3]),
+                                      run4(grid, p[4]), run4(grid, p[5]), run4(grid, p[6]), run4(grid, p[7])),
+                    even_signs(u32_at(block + 66 + 4 * part) & 0x0FFFFFFFu));
 }
 FATHOM_INLINE I iq3_s_codes(const uint8_t* block, int part) {
   const uint8_t* p = block + 2 + 8 * part;
@@ -96,9 +96,7 @@ FATHOM_INLINE I iq1_s_codes(const uint8_t* block, int part) {
   return iq1_codes(low[0] | (high << 8 & 0x700), low[1] | (high << 5 & 0x700), low[2] | (high << 2 & 0x700),
                    low[3] | (high >> 1 & 0x700), _mm256_set1_epi8((high >> 15) != 0 ? -1 : 1));
 }
-FATHOM_INLINE int64_t iq1_m_delta(uint32_t bit) {
-  return bit != 0 ? -1 : (int64_t)0x0101010101010101;
-}
+FATHOM_INLINE int64_t iq1_m_delta(uint32_t bit) { return bit != 0 ? -1 : (int64_t)0x0101010101010101; }
 FATHOM_INLINE I iq1_m_codes(const uint8_t* block, int part) {
   const uint32_t high = u16_at(block + 32 + 2 * part);
   const uint8_t* low = block + 4 * part;
@@ -127,7 +125,9 @@ FATHOM_INLINE uint16_t iq1_m_factor(const uint8_t* s) {
 // Odd numbers, 2 * code + 1: one for 32 columns or two for 16 each.
 FATHOM_INLINE void grid_scales(enum Encoding encoding, const uint8_t* block, int32_t* scale, float* factor) {
   *factor = half_to_float(encoding == kEncodingIq1M ? iq1_m_factor(block + 48) : u16_at(block)) *
-            (encoding == kEncodingIq3S ? 1.0f : encoding == kEncodingIq3Xxs ? 0.25f : 0.125f);
+            (encoding == kEncodingIq3S     ? 1.0f
+             : encoding == kEncodingIq3Xxs ? 0.25f
+                                           : 0.125f);
 #pragma GCC unroll 8
   for (int part = 0; part < 8; ++part) {
     uint32_t code;

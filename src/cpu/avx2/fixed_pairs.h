@@ -1,91 +1,12 @@
 // Encodings of four bits with a scale for every 32 columns, two of those (a pair) at a time: each half of a
 // vector belongs to one of the two, so that one conversion to float32 and one product with scales serve both.
-//
-// The four vectors of words of a pair have, in every half, the columns `pair_column` says.
 #pragma once
 
 #include "cpu/avx2/fixed_blocks.h"
+#include "cpu/avx2/pair_rows.h"
 
 namespace fathom::cpu {
 namespace {
-
-FATHOM_INLINE int is_paired(enum Encoding encoding) {
-  return encoding == kEncodingFp4 || encoding == kEncodingMxfp4 || encoding == kEncodingIq4Nl;
-}
-// Column, within its 32, of word `place` (of eight) of vector `vector`: codes are nibbles of pairs of columns
-// (FP4) or of the two halves; vectors have the low nibbles of even and odd bytes, then the high ones.
-FATHOM_INLINE int pair_column(enum Encoding encoding, int vector, int place) {
-  const int byte = 2 * place + vector % 2;
-  return encoding == kEncodingFp4 ? 2 * byte + vector / 2 : byte + 16 * (vector / 2);
-}
-FATHOM_INLINE int64_t pair_count(int64_t cols) { return (cols + 63) / 64; }
-
-// A prepared row: q [pairs][4][16]; the scales of each pair, four times the first, four times the second; what
-// q leaves of the activations, 2^6 times finer, as words like q; for each pair whether that is not all zero. An
-// e4m3 number needs 18 bits beside the largest of its 32: with both it is exact, and one pair in twenty has a
-// rest. An odd 32 columns at the end are the first half of a pair whose second half is zero.
-struct PairRow {
-  const uint8_t* q;
-  const float* scales;
-  const uint8_t* rest;
-  const uint8_t* has_rest;
-};
-FATHOM_INLINE struct PairRow pair_row(const uint8_t* row, int64_t cols) {
-  const int64_t pairs = pair_count(cols);
-  struct PairRow result = {row, (const float*)(row + 128 * pairs), row + 160 * pairs, row + 288 * pairs};
-  return result;
-}
-FATHOM_INLINE int64_t pair_row_bytes(const struct EncodedMatrix* m) {
-  return (pair_count(m->cols) * 289 + 63) / 64 * 64;
-}
-
-// A panel row (fixed_panel.h) has the first two of these.
-FATHOM_INLINE const float* pair_scales_of(const uint8_t* row, int64_t cols) {
-  return (const float*)(row + 128 * pair_count(cols));
-}
-
-// 32 columns as they are in half `half` of a pair.
-FATHOM_INLINE void store_half(enum Encoding encoding, const int16_t* columns, int half, int16_t* words) {
-  for (int vector = 0; vector < 4; ++vector)
-    for (int place = 0; place < 8; ++place) {
-      const int column = pair_column(encoding, vector, place);
-      words[16 * vector + 8 * half + place] = columns[column / 2 + 16 * (column % 2)];
-    }
-}
-// Like fix_columns, of what that left; whether it is not all zero.
-FATHOM_INLINE int fix_rest(const float* in, F inverse, uint8_t* out) {
-  float rest[32];
-  F any = f_zero();
-  for (int k = 0; k < 32; k += kLanes) {
-    const F x = f_mul(f_load(in + k), inverse);
-    const F left = f_mul(f_sub(x, f_from_i(i_nearest(x))), f_set(64.0f));
-    f_store(rest + k, left);
-    any = _mm256_or_ps(any, left);
-  }
-  fix_columns(rest, f_set(1.0f), out);
-  return !_mm256_testz_si256(i_bits(any), i_set(0x7FFFFFFF));
-}
-static void pair_prepare(const struct EncodedMatrix* m, const float* in, uint8_t* out) {
-  const struct PairRow row = pair_row(out, m->cols);
-  for (int64_t pair = 0; pair < pair_count(m->cols); ++pair) {
-    uint8_t* has_rest = (uint8_t*)row.has_rest + pair;
-    *has_rest = 0;
-    for (int half = 0; half < 2; ++half) {
-      const int64_t k = 64 * pair + 32 * half;
-      alignas(32) int16_t q[32] = {0}, rest[32] = {0};
-      float scale = 0.0f;
-      if (k < m->cols) {
-        const struct BlockScale fix = block_scale(largest_magnitude(in + k, 32));
-        fix_columns(in + k, f_set(fix.inverse), (uint8_t*)q);
-        *has_rest |= (uint8_t)fix_rest(in + k, f_set(fix.inverse), (uint8_t*)rest);
-        scale = fix.scale;
-      }
-      store_half(m->encoding, q, half, (int16_t*)row.q + 64 * pair);
-      store_half(m->encoding, rest, half, (int16_t*)row.rest + 64 * pair);
-      for (int lane = 0; lane < 4; ++lane) ((float*)row.scales)[8 * pair + 4 * half + lane] = scale;
-    }
-  }
-}
 
 FATHOM_INLINE int pair_bytes(enum Encoding encoding) {  // of 32 columns
   return encoding == kEncodingFp4 ? 16 : encoding == kEncodingMxfp4 ? 17 : 18;
@@ -96,11 +17,11 @@ FATHOM_INLINE __m128i fp4_values() {  // twice the value
 // Codes are 256 times too large for FP4 and MXFP4: so a word is one operation away from its byte.
 FATHOM_INLINE void pair_words(enum Encoding encoding, const uint8_t* first, const uint8_t* second, I* words) {
   const int skip = pair_bytes(encoding) - 16;
-  const I x = encoding == kEncodingFp4
-                  ? i_load(first)
-                  : _mm256_inserti128_si256(
-                        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)(first + skip))),
-                        _mm_loadu_si128((const __m128i*)(second + skip)), 1);
+  const I x =
+      encoding == kEncodingFp4
+          ? i_load(first)
+          : _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)(first + skip))),
+                                    _mm_loadu_si128((const __m128i*)(second + skip)), 1);
   const I nibble = _mm256_set1_epi8(15);
   const I values = _mm256_broadcastsi128_si256(encoding == kEncodingIq4Nl ? iq4_values() : fp4_values());
   const I low = _mm256_shuffle_epi8(values, i_and(x, nibble));
@@ -155,15 +76,13 @@ FATHOM_INLINE struct PairPlace pair_place(enum Encoding encoding, const uint8_t*
   return place;
 }
 
-// sum + both * (words . q), and the rest where there is one
-FATHOM_INLINE F add_pair(F sum, F both, const I* words, const struct PairRow* x, int64_t pair) {
-  sum = f_fma(f_from_i(dot_pair(words, x->q + 128 * pair)), both, sum);
-  if (__builtin_expect(x->has_rest[pair] == 0, 1)) return sum;
-  return f_fma(f_from_i(dot_pair(words, x->rest + 128 * pair)), f_mul(both, f_set(0x1p-6f)), sum);
+FATHOM_INLINE F add_rest(F sum, F scale, const I* words, const struct PairRow* x, int64_t pair) {
+  const F both = f_mul(f_mul(scale, f_load(x->scales + 8 * pair)), f_set(0x1p-6f));
+  return f_fma(f_from_i(dot_pair(words, x->rest + 128 * pair)), both, sum);
 }
 
-FATHOM_INLINE void pairs_dot(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, const int weights,
-                             const struct Bf16Rows* in, const int rows, int64_t at) {
+FATHOM_INLINE void pairs_dot(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                             const int weights, const struct Bf16Rows* in, const int rows, int64_t at) {
   const uint8_t *codes[2], *scales[2];
   struct PairRow x[2];
   F sum[2][2];
@@ -184,12 +103,23 @@ FATHOM_INLINE void pairs_dot(enum Encoding encoding, const struct EncodedMatrix*
 #pragma GCC unroll 2
       for (int r = 0; r < rows; ++r) {
         const F both = f_mul(scale, f_load(x[r].scales + 8 * pair));
-        sum[w][r] = add_pair(sum[w][r], both, words, &x[r], pair);
+        sum[w][r] = f_fma(f_from_i(dot_pair(words, x[r].q + 128 * pair)), both, sum[w][r]);
       }
     }
   }
   for (int w = 0; w < weights; ++w)
-    for (int r = 0; r < rows; ++r) in->out[r][at + w] = f_sum(sum[w][r]);
+    for (int r = 0; r < rows; ++r) {
+      for (int n = 1; n <= x[r].with_rest[0]; ++n) {
+        const int64_t pair = x[r].with_rest[n];
+        uint8_t last[40];
+        const struct PairPlace place = pair_place(encoding, codes[w], scales[w], m->cols, pair, last);
+        I words[4];
+        pair_words(encoding, place.first, place.second, words);
+        const F scale = pair_scales(encoding, place.first, place.second, place.scales);
+        sum[w][r] = add_rest(sum[w][r], scale, words, &x[r], pair);
+      }
+      in->out[r][at + w] = f_sum(sum[w][r]);
+    }
 }
 
 }  // namespace

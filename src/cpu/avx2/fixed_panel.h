@@ -47,7 +47,8 @@ FATHOM_INLINE void panel_of_blocks(enum Encoding encoding, const struct EncodedM
     }
   }
 }
-FATHOM_INLINE void panel_of_runs(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, uint8_t* out) {
+FATHOM_INLINE void panel_of_runs(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                                 uint8_t* out) {
   const int bits = encoding == kEncodingAffine ? m->bits : 0;
   const int bytes = run_bytes(encoding, bits);
   const int64_t blocks = m->cols / 32;
@@ -68,7 +69,8 @@ FATHOM_INLINE void panel_of_runs(enum Encoding encoding, const struct EncodedMat
       scales[blocks + b] = affine_number(row_biases(m, row), b * 32 / m->group, m->scale_type);
   }
 }
-FATHOM_INLINE void panel_of_pairs(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, uint8_t* out) {
+FATHOM_INLINE void panel_of_pairs(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                                  uint8_t* out) {
   float* scales = (float*)pair_scales_of(out, m->cols);
   for (int64_t pair = 0; pair < pair_count(m->cols); ++pair, out += 128, scales += 8) {
     uint8_t last[40];
@@ -81,8 +83,8 @@ FATHOM_INLINE void panel_of_pairs(enum Encoding encoding, const struct EncodedMa
     f_store(scales, pair_scales(encoding, place.first, place.second, place.scales));
   }
 }
-FATHOM_INLINE void fixed_decode_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t count,
-                                   uint8_t* data) {
+FATHOM_INLINE void fixed_decode_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
+                                   int64_t count, uint8_t* data) {
   const int64_t row_bytes = fixed_panel_row_bytes(m);
   for (int64_t r = row; r < row + count; ++r, data += row_bytes) {
     if (is_block256(encoding))

@@ -52,7 +52,7 @@ FATHOM_INLINE struct FixedRow fixed_row(enum Encoding encoding, const uint8_t* r
   struct FixedRow result;
   result.q = row;
   result.scales = (const float*)(row + 2 * cols);
-  result.sums = result.scales + cols / block_columns(encoding);
+  result.sums = result.scales + (is_block256(encoding) ? cols / 256 : cols / 32);
   return result;
 }
 
@@ -71,8 +71,7 @@ FATHOM_INLINE I words_in_order(I low, I high) {
 FATHOM_INLINE float largest_magnitude(const float* in, int count) {
   F largest = f_zero();
   const F magnitude = f_bits(i_set(0x7FFFFFFF));
-  for (int k = 0; k < count; k += kLanes)
-    largest = f_max(largest, _mm256_and_ps(f_load(in + k), magnitude));
+  for (int k = 0; k < count; k += kLanes) largest = f_max(largest, _mm256_and_ps(f_load(in + k), magnitude));
   return f_largest(largest);
 }
 

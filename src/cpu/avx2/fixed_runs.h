@@ -7,9 +7,8 @@
 namespace fathom::cpu {
 namespace {
 
-
-// Codes of `bits` (at most 6) bits from a bit stream of 4 * bits bytes; 16 + 2 * bits bytes are read. Every code
-// is in a window of 16 bits that begins on its byte: a product moves it to the window's top.
+// Codes of `bits` (at most 6) bits from a bit stream of 4 * bits bytes; 16 + 2 * bits bytes are read. Every
+// code is in a window of 16 bits that begins on its byte: a product moves it to the window's top.
 FATHOM_INLINE I stream_words(I x, int bits, int first) {
   alignas(32) uint8_t index[32];
   alignas(32) uint16_t power[16];

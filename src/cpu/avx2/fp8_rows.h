@@ -1,8 +1,8 @@
-// e4m3 weights with a scale for every tile of 32 x 32, in float32. Of every 32 columns, vector j has the columns
-// 4 * lane + j: one load gives the bytes of four vectors. Activations stand in the same order.
+// e4m3 weights with a scale for every tile of 32 x 32, in float32. Of every 32 columns, vector j has the
+// columns 4 * lane + j: one load gives the bytes of four vectors. Activations stand in the same order.
 //
-// The scales are powers of two, so multiplying the activations with them, once for the rows of a tile, gives the
-// same products to the bit as multiplying the weights.
+// The scales are powers of two, so multiplying the activations with them, once for the rows of a tile, gives
+// the same products to the bit as multiplying the weights.
 #pragma once
 
 #include "cpu/avx2/fixed_rows.h"
@@ -20,7 +20,8 @@ FATHOM_INLINE int64_t fp8_cols(const struct EncodedMatrix* m) { return (m->cols 
 FATHOM_INLINE void columns_apart(const float* in, F* out) {
   F x[4];
   for (int i = 0; i < 4; ++i)
-    x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(in + 4 * i)), _mm_loadu_ps(in + 16 + 4 * i), 1);
+    x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(in + 4 * i)), _mm_loadu_ps(in + 16 + 4 * i),
+                                1);
   const F a = _mm256_unpacklo_ps(x[0], x[1]), b = _mm256_unpackhi_ps(x[0], x[1]);
   const F c = _mm256_unpacklo_ps(x[2], x[3]), d = _mm256_unpackhi_ps(x[2], x[3]);
   out[0] = _mm256_shuffle_ps(a, c, 0x44);
@@ -67,8 +68,8 @@ static int fp8_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
 }
 
 // A slice of columns of `weights` rows on top of `sums`. `x` is scaled by 2^60 and the tiles' scales.
-FATHOM_INLINE void fp8_tile(const struct EncodedMatrix* m, int64_t row, const int weights, int64_t begin, int64_t end,
-                            const float (*x)[kFp8Slice], const int rows, F (*sums)[kFp8Rows]) {
+FATHOM_INLINE void fp8_tile(const struct EncodedMatrix* m, int64_t row, const int weights, int64_t begin,
+                            int64_t end, const float (*x)[kFp8Slice], const int rows, F (*sums)[kFp8Rows]) {
   F sum[4][kFp8Rows];
 #pragma GCC unroll 4
   for (int w = 0; w < weights; ++w)

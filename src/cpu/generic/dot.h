@@ -7,15 +7,6 @@
 namespace fathom::cpu {
 namespace {
 
-FATHOM_INLINE void store_tile(F (*sums)[kTileRows], const int weights, const int rows, float* const* out,
-                              int64_t weight) {
-#pragma GCC unroll 8
-  for (int m = 0; m < rows; ++m) {
-    if (weights == 4) store_sums4(out[m] + weight, sums[0][m], sums[1][m], sums[2][m], sums[3][m]);
-    else out[m][weight] = f_sum(sums[0][m]);
-  }
-}
-
 // One block of `weights` encoded rows times `rows` activation rows, decoded in registers.
 FATHOM_INLINE void fused_block(enum Encoding encoding, const uint8_t* const* data,
                                const uint8_t* const* scales, int64_t b, const int weights,
