@@ -2,7 +2,7 @@
 //
 // Kernel-safe: plain structs and declarations only, so that files compiled with instruction set flags may
 // include it (docs/rooms.md). The bodies are in cpu/generic/, written once over a small vector vocabulary;
-// avx2/, avx512/ and portable.cc each compile them with theirs.
+// avx2/, avx512/, neon/ and portable.cc each compile them with theirs.
 //
 // Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the
 // columns in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the
@@ -83,7 +83,9 @@ struct Bf16Panel {
   const uint8_t* data;  // [rows, row_bytes] from `bf16_decode`
   int64_t rows;
   int64_t row_bytes;
-  int scaled_vectors;  // vectors that share a vector of scales; 0: weights without scales
+  enum Encoding encoding;
+  int64_t cols;
+  int scaled_vectors;  // bfloat16 only: vectors that share a vector of scales; 0: weights without scales
   int has_floor;
 };
 
@@ -166,5 +168,7 @@ struct Kernels {
 const struct Kernels* portable_kernels(void);
 const struct Kernels* avx2_kernels(void);
 const struct Kernels* avx512_kernels(void);
+const struct Kernels* neon_kernels(void);
+const struct Kernels* neon_dot_kernels(void);
 
 }  // namespace fathom::cpu
