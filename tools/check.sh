@@ -76,7 +76,10 @@ if [ "$(uname -m)" = x86_64 ]; then
     for test in base tensor cpu; do
       $qemu "build/arm64/bin/${test}_test" --gtest_brief=1
     done
-    $qemu build/arm64/bin/golden_test --gtest_brief=1 --gtest_filter='*g3*:*g6*:-*reference*:*Chunking*'
+    $qemu build/arm64/bin/golden_test --gtest_brief=1 \
+      --gtest_filter='*ExactPrefill*g3*neon*:*ExactPrefill*g6*neon:*Official*/neon*'
+    # Before the dot product extension.
+    $qemu -cpu cortex-a57 build/arm64/bin/cpu_test --gtest_brief=1 --gtest_filter='CpuSelect.*:CpuRows.R*'
     $qemu build/arm64/bin/fathom run --threads 2 -n 8 --temp 0 "Once upon a time" >/dev/null
   else
     ninja -C build/arm64

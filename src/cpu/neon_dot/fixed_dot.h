@@ -1,8 +1,9 @@
 // Weight rows times fixed-point rows (fixed_rows.h), the codes unpacked in registers or read from a panel. Both
 // are one function, so their sums are the same to the bit.
 //
-// A panel row: codes [cols] as signed bytes in the order of FixedRow's, then for blocks of 256 their heads, for
-// blocks of 32 their scales.
+// Order of summation of (row, output): the integer sums of a block over all its columns, then
+// sum += (256 * high + low) * (scale of the weights * scale of the activations), then sum -= the floors times the
+// sums of activations. Four weight rows are the lanes of a vector.
 #pragma once
 
 #include "cpu/neon_dot/fixed_codes.h"
@@ -10,171 +11,167 @@
 namespace fathom::cpu {
 namespace {
 
-// Activation rows at once, of a panel's and of encoded weights'.
-enum { kPanelTileRows = 4, kFusedTileRows = 2 };
+enum { kWeights = 4, kMostRows = 2 };
 
-// What a weight row is read from; in a panel only `panel` is used.
-struct WeightRow {
-  const uint8_t* data;
-  const uint8_t* scales;
-  const uint8_t* panel;
+// What four weight rows are read from: encoded, or in a panel (fixed_panel.h).
+struct WeightRows {
+  const uint8_t* data[kWeights];
+  const uint8_t* scales[kWeights];
+  const uint8_t* panel[kWeights];
 };
 
 FATHOM_INLINE Codes load_codes(const uint8_t* p) { return codes_of(vld1q_u8(p), vld1q_u8(p + 16)); }
-FATHOM_INLINE void store_codes(uint8_t* p, Codes codes) {
-  vst1q_s8((int8_t*)p, codes.first);
-  vst1q_s8((int8_t*)p + 16, codes.second);
+FATHOM_INLINE F four(const float* x) {
+  const F lanes = {x[0], x[1], x[2], x[3]};
+  return lanes;
 }
 
-// Sums of 32 products for the high and the low bytes of activations, on top of what is there.
-FATHOM_INLINE void dot_part(Codes codes, const int8_t* q, I* high, I* low) {
-  *high = vdotq_s32(vdotq_s32(*high, codes.first, vld1q_s8(q)), codes.second, vld1q_s8(q + 16));
-  *low = vdotq_s32(vdotq_s32(*low, codes.first, vld1q_s8(q + 32)), codes.second, vld1q_s8(q + 48));
+// 32 columns of an activation row.
+typedef struct {
+  int8x16_t high[2], low[2];
+} Part;
+FATHOM_INLINE Part load_part(const int8_t* q) {
+  const Part part = {{vld1q_s8(q), vld1q_s8(q + 16)}, {vld1q_s8(q + 32), vld1q_s8(q + 48)}};
+  return part;
 }
-// Below 2^24 either sum is exact in float32: at most 64 products of a lane, each at most 43 * 31 * 128.
-FATHOM_INLINE F joined(I high, I low) { return f_fma(f_from_i(high), f_set(256.0f), f_from_i(low)); }
+FATHOM_INLINE I dot32(I sum, Codes codes, const int8x16_t* q) {
+  return vdotq_s32(vdotq_s32(sum, codes.first, q[0]), codes.second, q[1]);
+}
+// The lanes of each of four vectors added up. At most 256 * 43 * 31 * 128, far from overflow.
+FATHOM_INLINE I add_lanes(const I* x) { return vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])); }
+FATHOM_INLINE F joined(const I* high, const I* low) {
+  return f_fma(f_from_i(add_lanes(high)), f_set(256.0f), f_from_i(add_lanes(low)));
+}
+
+// Of one row: sums of activations times the floors of four weight rows.
+FATHOM_INLINE F floor_products(enum Encoding encoding, const struct BlockHead* const* head, const float* sums) {
+  F products[kWeights];
+#pragma GCC unroll 4
+  for (int w = 0; w < kWeights; ++w) {
+    products[w] = f_mul(f_load(head[w]->floor), f_load(sums));
+#pragma GCC unroll 4
+    for (int k = kLanes; k < floor_count(encoding); k += kLanes)
+      products[w] = f_fma(f_load(head[w]->floor + k), f_load(sums + k), products[w]);
+  }
+  return vpaddq_f32(vpaddq_f32(products[0], products[1]), vpaddq_f32(products[2], products[3]));
+}
 
 // `rows` and `is_panel` are constants where this is inlined.
-FATHOM_INLINE void blocks_dot(enum Encoding encoding, const int is_panel, struct WeightRow weight, int64_t cols,
-                              const struct FixedRow* in, const int rows, float* const* out, int64_t at) {
-  F sum[kPanelTileRows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) sum[r] = f_zero();
-  const uint8_t* block = weight.data;
-  const struct BlockHead* heads = is_panel ? (const struct BlockHead*)(weight.panel + cols) : NULL;
+FATHOM_INLINE void blocks_dot(enum Encoding encoding, const int is_panel, const struct WeightRows* weights,
+                              int64_t cols, const struct FixedRow* in, const int rows, F* sum) {
   for (int64_t b = 0; b < cols / 256; ++b) {
-    struct BlockHead own;
-    if (!is_panel) block_head(encoding, block, &own);
-    const struct BlockHead* head = is_panel ? heads + b : &own;
-    I high[kPanelTileRows], low[kPanelTileRows];
+    struct BlockHead own[kWeights];
+    const uint8_t* block[kWeights];
+    const struct BlockHead* head[kWeights];
+    I high[kMostRows][kWeights], low[kMostRows][kWeights];
+    float factor[kWeights];
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) high[r] = low[r] = i_set(0);
+    for (int w = 0; w < kWeights; ++w) {
+      block[w] = is_panel ? weights->panel[w] + 256 * b : weights->data[w] + block256_bytes(encoding) * b;
+      head[w] = is_panel ? (const struct BlockHead*)(weights->panel[w] + cols) + b : &own[w];
+      if (!is_panel) block_head(encoding, block[w], &own[w]);
+      factor[w] = head[w]->factor;
+#pragma GCC unroll 2
+      for (int r = 0; r < rows; ++r) high[r][w] = low[r][w] = i_set(0);
+    }
 #pragma GCC unroll 8
     for (int part = 0; part < 8; ++part) {
-      const Codes codes = is_panel ? load_codes(weight.panel + 256 * b + 32 * part)
-                                   : part_codes(encoding, block, head, part);
-#pragma GCC unroll 4
-      for (int r = 0; r < rows; ++r) {
-        const int8_t* q = in[r].q + 512 * b + 64 * part;
-        if (encoding == kEncodingQ2K) {
-          dot_part(codes, q, &high[r], &low[r]);
-          continue;
-        }
-        I part_high = i_set(0), part_low = i_set(0);
-        dot_part(codes, q, &part_high, &part_low);
-        high[r] = vmlaq_n_s32(high[r], part_high, head->scale[part]);
-        low[r] = vmlaq_n_s32(low[r], part_low, head->scale[part]);
-      }
-    }
-    const int floors = floor_count(encoding);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      sum[r] = vfmaq_n_f32(sum[r], joined(high[r], low[r]), head->factor * in[r].scales[b]);
-#pragma GCC unroll 4
-      for (int k = 0; k < floors; k += kLanes)
-        sum[r] = vfmsq_f32(sum[r], f_load(head->floor + k), f_load(in[r].sums + floors * b + k));
-    }
-    if (!is_panel) block += block256_bytes(encoding);
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) out[r][at] = f_sum(sum[r]);
-}
-
-// Even and odd blocks have sums of their own: one chain would wait for itself.
-FATHOM_INLINE void runs_dot(enum Encoding encoding, const int is_panel, struct WeightRow weight, int64_t cols,
-                            const struct FixedRow* in, const int rows, float* const* out, int64_t at) {
-  F sum[2][kPanelTileRows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) sum[0][r] = sum[1][r] = f_zero();
-  const int64_t blocks = cols / 32;
-  const float* scales = is_panel ? (const float*)(weight.panel + cols) : NULL;
-  for (int64_t first = 0; first < blocks; first += 2) {
+      Part x[kMostRows];
 #pragma GCC unroll 2
-    for (int second = 0; second < 2; ++second) {
-      const int64_t b = first + second;
-      if (second == 1 && b == blocks) break;
-      const uint8_t* p = is_panel ? NULL : weight.data + b * run_bytes(encoding);
-      const Codes codes = is_panel ? load_codes(weight.panel + 32 * b) : run_codes(encoding, p);
-      const float scale = is_panel ? scales[b] : run_scale(encoding, p, weight.scales, b);
+      for (int r = 0; r < rows; ++r) x[r] = load_part(in[r].q + 512 * b + 64 * part);
 #pragma GCC unroll 4
-      for (int r = 0; r < rows; ++r) {
-        I high = i_set(0), low = i_set(0);
-        dot_part(codes, in[r].q + 64 * b, &high, &low);
-        sum[second][r] = vfmaq_n_f32(sum[second][r], joined(high, low), scale * in[r].scales[b]);
+      for (int w = 0; w < kWeights; ++w) {
+        const Codes codes =
+            is_panel ? load_codes(block[w] + 32 * part) : part_codes(encoding, block[w], head[w], part);
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; ++r) {
+          if (encoding == kEncodingQ2K) {
+            high[r][w] = dot32(high[r][w], codes, x[r].high);
+            low[r][w] = dot32(low[r][w], codes, x[r].low);
+          } else {
+            const int32_t scale = head[w]->scale[part];
+            high[r][w] = vmlaq_n_s32(high[r][w], dot32(i_set(0), codes, x[r].high), scale);
+            low[r][w] = vmlaq_n_s32(low[r][w], dot32(i_set(0), codes, x[r].low), scale);
+          }
+        }
       }
     }
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; ++r) {
+      sum[r] = f_fma(joined(high[r], low[r]), vmulq_n_f32(four(factor), in[r].scales[b]), sum[r]);
+      const int floors = floor_count(encoding);
+      if (floors != 0) sum[r] = f_sub(sum[r], floor_products(encoding, head, in[r].sums + floors * b));
+    }
   }
+}
+
+FATHOM_INLINE void runs_dot(enum Encoding encoding, const int is_panel, const struct WeightRows* weights,
+                            int64_t cols, const struct FixedRow* in, const int rows, F* sum) {
+  for (int64_t b = 0; b < cols / 32; ++b) {
+    Part x[kMostRows];
+    I high[kMostRows][kWeights], low[kMostRows][kWeights];
+    float scale[kWeights];
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; ++r) x[r] = load_part(in[r].q + 64 * b);
 #pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) out[r][at] = f_sum(f_add(sum[0][r], sum[1][r]));
+    for (int w = 0; w < kWeights; ++w) {
+      Codes codes;
+      if (is_panel) {
+        codes = load_codes(weights->panel[w] + 32 * b);
+        scale[w] = ((const float*)(weights->panel[w] + cols))[b];
+      } else {
+        const uint8_t* p = weights->data[w] + b * run_bytes(encoding);
+        codes = run_codes(encoding, p);
+        scale[w] = run_scale(encoding, p, weights->scales[w], b);
+      }
+#pragma GCC unroll 2
+      for (int r = 0; r < rows; ++r) {
+        high[r][w] = dot32(i_set(0), codes, x[r].high);
+        low[r][w] = dot32(i_set(0), codes, x[r].low);
+      }
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; ++r)
+      sum[r] = f_fma(joined(high[r], low[r]), vmulq_n_f32(four(scale), in[r].scales[b]), sum[r]);
+  }
 }
 
-FATHOM_INLINE void row_dot(enum Encoding encoding, const int is_panel, struct WeightRow weight, int64_t cols,
-                           const struct FixedRow* in, const int rows, float* const* out, int64_t at) {
-  if (is_block256(encoding)) return blocks_dot(encoding, is_panel, weight, cols, in, rows, out, at);
-  runs_dot(encoding, is_panel, weight, cols, in, rows, out, at);
+// Results of four weight rows, or of the `count` that are there, from `at` on.
+FATHOM_INLINE void rows_dot(enum Encoding encoding, const int is_panel, const struct WeightRows* weights,
+                            int64_t cols, const struct FixedRow* in, const int rows, float* const* out,
+                            int64_t at, int64_t count) {
+  F sum[kMostRows];
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; ++r) sum[r] = f_zero();
+  if (is_block256(encoding))
+    blocks_dot(encoding, is_panel, weights, cols, in, rows, sum);
+  else
+    runs_dot(encoding, is_panel, weights, cols, in, rows, sum);
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; ++r) f_store_part(out[r] + at, sum[r], count);
 }
 
+FATHOM_INLINE const uint8_t* scales_of(const struct EncodedMatrix* m, int64_t row) {
+  return m->scales + (row >> m->scale_row_shift) * m->scale_row_bytes;
+}
 FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
                                   int64_t count, const struct Bf16Rows* in, const int rows) {
-  struct FixedRow fixed[kFusedTileRows];
+  struct FixedRow fixed[kMostRows];
   for (int r = 0; r < rows; ++r) fixed[r] = fixed_row(encoding, in->in[r], m->cols);
-  for (int64_t w = 0; w < count; ++w) {
-    const struct WeightRow weight = {m->data + (row + w) * m->row_bytes,
-                                     m->scales + ((row + w) >> m->scale_row_shift) * m->scale_row_bytes, NULL};
-    row_dot(encoding, 0, weight, m->cols, fixed, rows, in->out, w);
+  for (int64_t first = 0; first < count; first += kWeights) {
+    struct WeightRows weights;
+    for (int w = 0; w < kWeights; ++w) {
+      const int64_t at = row + (first + w < count ? first + w : count - 1);
+      weights.data[w] = m->data + at * m->row_bytes;
+      weights.scales[w] = scales_of(m, at);
+    }
+    rows_dot(encoding, 0, &weights, m->cols, fixed, rows, in->out, first, count - first);
   }
 }
 FATHOM_INLINE void fixed_dot_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row, int64_t count,
                                 const struct Bf16Rows* in) {
   if (in->rows == 2) return fixed_dot_rows(encoding, m, row, count, in, 2);
   fixed_dot_rows(encoding, m, row, count, in, 1);
-}
-
-static int64_t fixed_panel_row_bytes(const struct EncodedMatrix* m) {
-  const int64_t numbers =
-      is_block256(m->encoding) ? m->cols / 256 * (int64_t)sizeof(struct BlockHead) : m->cols / 32 * 4;
-  // Off the multiples of 4 KiB, where rows would compete for the same few places of the first cache.
-  return (m->cols + numbers + 63) / 64 * 64 + 64;
-}
-FATHOM_INLINE void fixed_decode_as(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,
-                                   int64_t count, uint8_t* data) {
-  const int64_t row_bytes = fixed_panel_row_bytes(m);
-  for (int64_t r = row; r < row + count; ++r, data += row_bytes) {
-    const uint8_t* p = m->data + r * m->row_bytes;
-    if (!is_block256(encoding)) {
-      const uint8_t* scales = m->scales + (r >> m->scale_row_shift) * m->scale_row_bytes;
-      float* out = (float*)(data + m->cols);
-      for (int64_t b = 0; b < m->cols / 32; ++b, p += run_bytes(encoding)) {
-        store_codes(data + 32 * b, run_codes(encoding, p));
-        out[b] = run_scale(encoding, p, scales, b);
-      }
-      continue;
-    }
-    struct BlockHead* heads = (struct BlockHead*)(data + m->cols);
-    for (int64_t b = 0; b < m->cols / 256; ++b, p += block256_bytes(encoding)) {
-      block_head(encoding, p, &heads[b]);
-#pragma GCC unroll 8
-      for (int part = 0; part < 8; ++part)
-        store_codes(data + 256 * b + 32 * part, part_codes(encoding, p, &heads[b], part));
-    }
-  }
-}
-
-// All weight rows of a panel times `rows` activation rows.
-FATHOM_INLINE void panel_strip(enum Encoding encoding, const struct Bf16Panel* panel, const struct Bf16Rows* in,
-                               int64_t first, const int rows) {
-  struct FixedRow fixed[kPanelTileRows];
-  for (int r = 0; r < rows; ++r) fixed[r] = fixed_row(encoding, in->in[first + r], panel->cols);
-  for (int64_t w = 0; w < panel->rows; ++w) {
-    const struct WeightRow weight = {NULL, NULL, panel->data + w * panel->row_bytes};
-    row_dot(encoding, 1, weight, panel->cols, fixed, rows, in->out + first, w);
-  }
-}
-FATHOM_INLINE void fixed_panel_as(enum Encoding encoding, const struct Bf16Panel* panel,
-                                  const struct Bf16Rows* in) {
-  int64_t r = 0;
-  for (; r + kPanelTileRows <= in->rows; r += kPanelTileRows) panel_strip(encoding, panel, in, r, kPanelTileRows);
-  for (; r < in->rows; ++r) panel_strip(encoding, panel, in, r, 1);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #include "cpu/kernels.h"
-#include "cpu/neon_dot/fixed_dot.h"
+#include "cpu/neon_dot/fixed_panel.h"
 
 namespace fathom::cpu {
 namespace {
