@@ -26,21 +26,31 @@ FATHOM_INLINE F four(const float* x) {
   return lanes;
 }
 
-// 32 columns of an activation row.
+// 32 columns of an activation row, the highest bytes first.
 typedef struct {
-  int8x16_t high[2], low[2];
+  int8x16_t bytes[kMostPlanes][2];
 } Part;
-FATHOM_INLINE Part load_part(const int8_t* q) {
-  const Part part = {{vld1q_s8(q), vld1q_s8(q + 16)}, {vld1q_s8(q + 32), vld1q_s8(q + 48)}};
+FATHOM_INLINE Part load_part(const int8_t* q, const int planes) {
+  Part part;
+#pragma GCC unroll 3
+  for (int plane = 0; plane < planes; ++plane) {
+    part.bytes[plane][0] = vld1q_s8(q + 32 * plane);
+    part.bytes[plane][1] = vld1q_s8(q + 32 * plane + 16);
+  }
   return part;
 }
 FATHOM_INLINE I dot32(I sum, Codes codes, const int8x16_t* q) {
   return vdotq_s32(vdotq_s32(sum, codes.first, q[0]), codes.second, q[1]);
 }
 // The lanes of each of four vectors added up. At most 256 * 43 * 31 * 128, far from overflow.
-FATHOM_INLINE I add_lanes(const I* x) { return vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])); }
-FATHOM_INLINE F joined(const I* high, const I* low) {
-  return f_fma(f_from_i(add_lanes(high)), f_set(256.0f), f_from_i(add_lanes(low)));
+FATHOM_INLINE F add_lanes(const I* x) {
+  return f_from_i(vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])));
+}
+FATHOM_INLINE F joined(I (*x)[kWeights], const int planes) {
+  F sum = add_lanes(x[0]);
+#pragma GCC unroll 3
+  for (int plane = 1; plane < planes; ++plane) sum = f_fma(sum, f_set(256.0f), add_lanes(x[plane]));
+  return sum;
 }
 
 // Of one row: sums of activations times the floors of four weight rows.
@@ -63,7 +73,7 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const int is_panel, const 
     struct BlockHead own[kWeights];
     const uint8_t* block[kWeights];
     const struct BlockHead* head[kWeights];
-    I high[kMostRows][kWeights], low[kMostRows][kWeights];
+    I total[kMostRows][2][kWeights];
     float factor[kWeights];
 #pragma GCC unroll 4
     for (int w = 0; w < kWeights; ++w) {
@@ -72,33 +82,31 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const int is_panel, const 
       if (!is_panel) block_head(encoding, block[w], &own[w]);
       factor[w] = head[w]->factor;
 #pragma GCC unroll 2
-      for (int r = 0; r < rows; ++r) high[r][w] = low[r][w] = i_set(0);
+      for (int r = 0; r < rows; ++r) total[r][0][w] = total[r][1][w] = i_set(0);
     }
 #pragma GCC unroll 8
     for (int part = 0; part < 8; ++part) {
       Part x[kMostRows];
 #pragma GCC unroll 2
-      for (int r = 0; r < rows; ++r) x[r] = load_part(in[r].q + 512 * b + 64 * part);
+      for (int r = 0; r < rows; ++r) x[r] = load_part(in[r].q + 512 * b + 64 * part, 2);
 #pragma GCC unroll 4
       for (int w = 0; w < kWeights; ++w) {
         const Codes codes =
             is_panel ? load_codes(block[w] + 32 * part) : part_codes(encoding, block[w], head[w], part);
 #pragma GCC unroll 2
-        for (int r = 0; r < rows; ++r) {
-          if (encoding == kEncodingQ2K) {
-            high[r][w] = dot32(high[r][w], codes, x[r].high);
-            low[r][w] = dot32(low[r][w], codes, x[r].low);
-          } else {
-            const int32_t scale = head[w]->scale[part];
-            high[r][w] = vmlaq_n_s32(high[r][w], dot32(i_set(0), codes, x[r].high), scale);
-            low[r][w] = vmlaq_n_s32(low[r][w], dot32(i_set(0), codes, x[r].low), scale);
+        for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+          for (int plane = 0; plane < 2; ++plane) {
+            I* to = &total[r][plane][w];
+            *to = encoding == kEncodingQ2K
+                      ? dot32(*to, codes, x[r].bytes[plane])
+                      : vmlaq_n_s32(*to, dot32(i_set(0), codes, x[r].bytes[plane]), head[w]->scale[part]);
           }
-        }
       }
     }
 #pragma GCC unroll 2
     for (int r = 0; r < rows; ++r) {
-      sum[r] = f_fma(joined(high[r], low[r]), vmulq_n_f32(four(factor), in[r].scales[b]), sum[r]);
+      sum[r] = f_fma(joined(total[r], 2), vmulq_n_f32(four(factor), in[r].scales[b]), sum[r]);
       const int floors = floor_count(encoding);
       if (floors != 0) sum[r] = f_sub(sum[r], floor_products(encoding, head, in[r].sums + floors * b));
     }
@@ -107,32 +115,32 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const int is_panel, const 
 
 FATHOM_INLINE void runs_dot(enum Encoding encoding, const int is_panel, const struct WeightRows* weights,
                             int64_t cols, const struct FixedRow* in, const int rows, F* sum) {
+  const int planes = plane_count(encoding);
   for (int64_t b = 0; b < cols / 32; ++b) {
-    Part x[kMostRows];
-    I high[kMostRows][kWeights], low[kMostRows][kWeights];
+    Codes codes[kWeights];
     float scale[kWeights];
-#pragma GCC unroll 2
-    for (int r = 0; r < rows; ++r) x[r] = load_part(in[r].q + 64 * b);
 #pragma GCC unroll 4
     for (int w = 0; w < kWeights; ++w) {
-      Codes codes;
       if (is_panel) {
-        codes = load_codes(weights->panel[w] + 32 * b);
+        codes[w] = load_codes(weights->panel[w] + 32 * b);
         scale[w] = ((const float*)(weights->panel[w] + cols))[b];
       } else {
         const uint8_t* p = weights->data[w] + b * run_bytes(encoding);
-        codes = run_codes(encoding, p);
+        codes[w] = run_codes(encoding, p);
         scale[w] = run_scale(encoding, p, weights->scales[w], b);
-      }
-#pragma GCC unroll 2
-      for (int r = 0; r < rows; ++r) {
-        high[r][w] = dot32(i_set(0), codes, x[r].high);
-        low[r][w] = dot32(i_set(0), codes, x[r].low);
       }
     }
 #pragma GCC unroll 2
-    for (int r = 0; r < rows; ++r)
-      sum[r] = f_fma(joined(high[r], low[r]), vmulq_n_f32(four(scale), in[r].scales[b]), sum[r]);
+    for (int r = 0; r < rows; ++r) {
+      const Part x = load_part(in[r].q + 32 * planes * b, planes);
+      I total[kMostPlanes][kWeights];
+#pragma GCC unroll 4
+      for (int w = 0; w < kWeights; ++w)
+#pragma GCC unroll 3
+        for (int plane = 0; plane < planes; ++plane)
+          total[plane][w] = dot32(i_set(0), codes[w], x.bytes[plane]);
+      sum[r] = f_fma(joined(total, planes), vmulq_n_f32(four(scale), in[r].scales[b]), sum[r]);
+    }
   }
 }
 
