@@ -7,7 +7,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LOOSE_INLINE = re.compile(r"^\s*(inline\b|template\s*<|constexpr\s+[\w:<> ]+\()")
-KERNEL_FOLDER = re.compile(r"^src/cpu/(avx2|avx512|amx|neon)/")
+KERNEL_FOLDER = re.compile(r"^src/cpu/(avx2|avx512|amx|neon|neon_dot)/")
 LIMITS = {".h": 200, ".cc": 600, ".c": 600}
 
 

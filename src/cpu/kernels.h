@@ -2,7 +2,7 @@
 //
 // Kernel-safe: plain structs and declarations only, so that files compiled with instruction set flags may
 // include it (docs/rooms.md). The bodies are in cpu/generic/, written once over a small vector vocabulary;
-// avx2/, avx512/ and portable.cc each compile them with theirs.
+// avx2/, avx512/, neon/ and portable.cc each compile them with theirs.
 //
 // Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the
 // columns in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the
@@ -168,5 +168,7 @@ struct Kernels {
 const struct Kernels* portable_kernels(void);
 const struct Kernels* avx2_kernels(void);
 const struct Kernels* avx512_kernels(void);
+const struct Kernels* neon_kernels(void);
+const struct Kernels* neon_dot_kernels(void);
 
 }  // namespace fathom::cpu

@@ -50,10 +50,12 @@ FATHOM_INLINE void fused_tile(enum Encoding encoding, const struct EncodedMatrix
       data[w] = blocks[w];
       if (scales[w] != NULL) scales[w] += k / kBlock;
     }
+    // An array of its own: the loop above keeps the other one in registers.
+    F last[kFusedRows][kBlockVectors];
     for (int m = 0; m < rows; ++m)
       for (int v = 0; v < kBlockVectors; ++v)
-        activation[m][v] = f_load_part(in->in[m] + k + v * kLanes, cols - k - v * kLanes);
-    fused_block(encoding, data, scales, 0, weights, activation, rows, sums);
+        last[m][v] = f_load_part(in->in[m] + k + v * kLanes, cols - k - v * kLanes);
+    fused_block(encoding, data, scales, 0, weights, last, rows, sums);
   }
   store_tile(sums, weights, rows, in->out, weight);
 }
