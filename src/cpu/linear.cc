@@ -5,29 +5,71 @@
 
 namespace fathom::cpu {
 
-// Tasks are (block of weight rows) x (block of activation rows). With few rows a task takes more weight rows,
-// so that it is worth its start; with few weight rows, fewer activation rows, so that every thread has some.
+namespace {
+
+struct TaskShape {
+  int64_t rows, outputs;
+};
+
+int64_t count_blocks(int64_t whole, int64_t block) { return (whole + block - 1) / block; }
+
+// With few rows a task takes more weight rows, so that it is worth its start; with few weight rows, fewer
+// activation rows, so that every thread has some.
+TaskShape shape_of_rows(const GroupedLinearArgs& args, int threads) {
+  constexpr int64_t kWorkOfTask = 32 * 1024;
+  constexpr int64_t kFewestRows = 12;
+  const int64_t cols = args.weight->cols;
+  int64_t rows = std::min(args.rows, activation_block_rows(cols));
+  const int64_t most_panels = count_blocks(args.weight->rows, kPanelRows);
+  while (rows >= 2 * kFewestRows && most_panels * count_blocks(args.rows, rows) < 2 * threads)
+    rows = (rows + 1) / 2;
+  return {.rows = rows, .outputs = std::max<int64_t>(1, kWorkOfTask / (rows * cols * kPanelRows)) * kPanelRows};
+}
+
+// The kernels' own blocks, cut until every thread has some: weight rows are decoded again for every block of
+// activation rows, so these go first only as long as there are many.
+TaskShape shape_of_tiles(const GroupedLinearArgs& args, const Kernels& kernels, int threads) {
+  constexpr int64_t kManyRows = 256, kStep = 2 * kTileRows;
+  const int64_t group_outputs = args.weight->rows / args.groups;
+  TaskShape shape = {.rows = std::min(count_blocks(args.rows, kStep) * kStep, kernels.bf16_block_rows),
+                     .outputs = kernels.bf16_block_weights};
+  const auto tasks = [&] {
+    return args.groups * count_blocks(group_outputs, shape.outputs) * count_blocks(args.rows, shape.rows);
+  };
+  const int64_t enough = (args.rows <= kTileRows ? 4 : 2) * threads;
+  while (tasks() < enough) {
+    if (shape.rows > kManyRows) shape.rows /= 2;
+    else if (shape.outputs > kStep) shape.outputs /= 2;
+    else if (shape.rows > kStep) shape.rows /= 2;
+    else break;
+  }
+  shape.rows = count_blocks(count_blocks(args.rows, count_blocks(args.rows, shape.rows)), kStep) * kStep;
+  return shape;
+}
+
+}  // namespace
+
+// Tasks are (block of weight rows) x (block of activation rows).
 void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
   const WeightMatrix& weight = *args.weight;
   const int64_t group_outputs = weight.rows / args.groups;
   FATHOM_CHECK(group_outputs * args.groups == weight.rows, "{} rows in {} groups", weight.rows, args.groups);
   if (args.rows == 0 || weight.rows == 0) return;
 
-  constexpr int64_t kWorkOfTask = 32 * 1024;
-  constexpr int64_t kFewestRows = 12;
-  int64_t block_rows = std::min(args.rows, activation_block_rows(weight.cols));
-  const int64_t most_panels = (weight.rows + kPanelRows - 1) / kPanelRows;
-  while (block_rows >= 2 * kFewestRows &&
-         most_panels * ((args.rows + block_rows - 1) / block_rows) < 2 * context.thread_count())
-    block_rows = (block_rows + 1) / 2;
-  const int64_t row_blocks = (args.rows + block_rows - 1) / block_rows;
-  const int64_t panels = std::max<int64_t>(1, kWorkOfTask / (block_rows * weight.cols * kPanelRows));
-  const int64_t block_outputs = std::min(panels * kPanelRows, group_outputs);
-  const int64_t output_blocks = (group_outputs + block_outputs - 1) / block_outputs;
-  const int64_t tasks = args.groups * output_blocks * row_blocks;
+  const bool has_tiles = args.inputs_are_bf16 && context.kernels->bf16_pack != nullptr;
   PreparedRows prepared;
-  if (args.inputs_are_bf16)
+  if (has_tiles && args.rows > 1)
+    prepared = prepare_tiles(context, weight, args.in, args.rows, args.groups, *context.prepared);
+  else if (args.inputs_are_bf16)
     prepared = prepare_rows(context, weight, args.in, args.rows * args.groups, *context.prepared);
+  const TaskShape shape = has_tiles && prepared.fit(weight)
+                              ? shape_of_tiles(args, *context.kernels, context.thread_count())
+                              : shape_of_rows(args, context.thread_count());
+  const int64_t block_rows = shape.rows;
+  const int64_t row_blocks = count_blocks(args.rows, block_rows);
+  const int64_t block_outputs = std::min(shape.outputs, group_outputs);
+  const int64_t output_blocks = count_blocks(group_outputs, block_outputs);
+  const int64_t tasks = args.groups * output_blocks * row_blocks;
 
   run_tasks(context, tasks, args.rows * weight.rows * weight.cols, [&](int64_t task, int thread) {
     Scratch& scratch = context.scratch_of(thread);
@@ -42,11 +84,12 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
     for (int64_t m = 0; m < rows; ++m) {
       const int64_t source = (first_row + m) * args.groups + group;
       in[m] = args.in + source * weight.cols;
-      prepared_in[m] = prepared.row(source);
+      prepared_in[m] = prepared.is_tiled() ? prepared.tile(group, first_row + m) : prepared.row(source);
       out[m] = args.out + (first_row + m) * weight.rows + group * group_outputs + first_output;
     }
     multiply_rows(*context.kernels, scratch, weight, group * group_outputs + first_output, outputs,
-                  {.in = in, .out = out, .rows = rows}, prepared.fit(weight) ? prepared_in : nullptr);
+                  {.in = in, .out = out, .rows = rows}, prepared.fit(weight) ? prepared_in : nullptr,
+                  prepared.is_tiled());
     if (args.round_to_bf16)
       for (int64_t m = 0; m < rows; ++m) context.kernels->round_to_bf16(out[m], outputs);
   });
