@@ -30,29 +30,15 @@ FATHOM_INLINE __m512 upper_part(__m512i x) {
 FATHOM_INLINE __m512i interleave_upper(__m512i even, __m512i odd) {
   return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(even, 16), odd);
 }
-// Of the first the words below, of the second those above.
-FATHOM_INLINE __m512i pack_upper(__m512i low, __m512i high) {
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(high), _mm512_castsi512_ps(low));
-}
-
-FATHOM_INLINE void store_split(__m512 even, __m512 odd, uint8_t* out) {
-  const __m512i even_high = add_half(even), odd_high = add_half(odd);
-  _mm512_storeu_si512(out, interleave_upper(even_high, odd_high));
-  const __m512 even_rest = _mm512_sub_ps(even, upper_part(even_high));
-  const __m512 odd_rest = _mm512_sub_ps(odd, upper_part(odd_high));
-  _mm512_storeu_si512(out + kTileBytes, interleave_upper(add_half(even_rest), add_half(odd_rest)));
-}
-
-// The 32 values of two vectors, split: what is looked up where a few values stand for many columns.
-struct SplitTable {
+// Both parts of two vectors of values, the first the even words.
+struct Split {
   __m512i high, low;
 };
-FATHOM_INLINE struct SplitTable split_table(__m512 first, __m512 second) {
-  const __m512 first_high = upper_part(add_half(first)), second_high = upper_part(add_half(second));
-  struct SplitTable table;
-  table.high = pack_upper(_mm512_castps_si512(first_high), _mm512_castps_si512(second_high));
-  table.low = (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, second_high), _mm512_sub_ps(first, first_high));
-  return table;
+FATHOM_INLINE struct Split split(__m512 even, __m512 odd) {
+  const __m512i even_high = add_half(even), odd_high = add_half(odd);
+  const __m512 even_rest = _mm512_sub_ps(even, upper_part(even_high));
+  const __m512 odd_rest = _mm512_sub_ps(odd, upper_part(odd_high));
+  return {interleave_upper(even_high, odd_high), interleave_upper(add_half(even_rest), add_half(odd_rest))};
 }
 
 FATHOM_INLINE __m512i words_of_bytes(const uint8_t* p) {
@@ -66,37 +52,40 @@ FATHOM_INLINE __m512i masked_or(__m512i x, __m512i mask, __m512i bits) {
 // Numbers of sixteen lanes: 0, 0, 0, 0, 1, 1, 1, 1, ...
 FATHOM_INLINE __m512i lane_quarters() { return _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3); }
 
-// A half of the block has eight sub-blocks of four values each: a table of 32. Columns keep their order.
+// A half of the block has eight sub-blocks of four values each: a table of 32, whose word 8 * a + 2 * code + b is of
+// sub-block 2 * a + b. Columns keep their order.
 FATHOM_INLINE void decode_q2_k(const uint8_t* block, uint8_t* out) {
   const __m512i bytes = _mm512_cvtepu8_epi32(load16(block));
   const __m512 scales =
       _mm512_mul_ps(splat_half(block + 80), float_of(_mm512_and_si512(bytes, _mm512_set1_epi32(15))));
   const __m512 floors = _mm512_mul_ps(splat_half(block + 82), float_of(_mm512_srli_epi32(bytes, 4)));
   const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
-  const __m512i second_sub_block = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+  const __m512i second_sub_block = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(1), 1);
+  const __m512i even_sub_block = _mm512_slli_epi32(lane_quarters(), 1);
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     __m512 values[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      const __m512i sub_block = _mm512_add_epi32(lane_quarters(), _mm512_set1_epi32(8 * half + 4 * v));
+      const __m512i sub_block = _mm512_add_epi32(even_sub_block, _mm512_set1_epi32(8 * half + v));
       values[v] = _mm512_fmsub_ps(_mm512_permutexvar_ps(sub_block, scales), codes,
                                   _mm512_permutexvar_ps(sub_block, floors));
     }
-    const struct SplitTable table = split_table(values[0], values[1]);
+    const struct Split table = split(values[0], values[1]);
     const __m512i words = words_of_bytes(block + 16 + 32 * half);
 #pragma GCC unroll 4
     for (int group = 0; group < 4; ++group, out += 2 * kTileBytes) {
       const __m512i first = _mm512_add_epi16(second_sub_block, _mm512_set1_epi16((int16_t)(8 * group)));
-      const __m512i index =
-          masked_or(_mm512_srli_epi16(words, (unsigned)(2 * group)), _mm512_set1_epi16(3), first);
+      const __m512i codes_twice =
+          group == 0 ? _mm512_slli_epi16(words, 1) : _mm512_srli_epi16(words, (unsigned)(2 * group - 1));
+      const __m512i index = masked_or(codes_twice, _mm512_set1_epi16(6), first);
       _mm512_storeu_si512(out, _mm512_permutexvar_epi16(index, table.high));
       _mm512_storeu_si512(out + kTileBytes, _mm512_permutexvar_epi16(index, table.low));
     }
   }
 }
 
-// A sub-block of 32 columns has sixteen values. Columns keep their order.
+// A sub-block of 32 columns has sixteen values, both parts of which are a table. Columns keep their order.
 FATHOM_INLINE void decode_q4_k(const uint8_t* block, uint8_t* out) {
   Scales by_lane;
   q4_k_scales(block, &by_lane);
@@ -104,36 +93,39 @@ FATHOM_INLINE void decode_q4_k(const uint8_t* block, uint8_t* out) {
   _mm512_storeu_ps(scale, by_lane.scale);
   _mm512_storeu_ps(floor, by_lane.floor);
   const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i mask = _mm512_set1_epi16(15), second = _mm512_set1_epi16(16);
+  const __m512i mask = _mm512_set1_epi16(30), low_part = _mm512_set1_epi16(1);
 #pragma GCC unroll 8
   for (int sub_block = 0; sub_block < 8; ++sub_block, out += 2 * kTileBytes) {
     const __m512 values =
         _mm512_fmsub_ps(_mm512_set1_ps(scale[2 * sub_block]), codes, _mm512_set1_ps(floor[2 * sub_block]));
-    const __m512 high = upper_part(add_half(values));
-    const __m512i table = (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(values, high), high);
+    const __m512i high = add_half(values);
+    const __m512i table = interleave_upper(high, add_half(_mm512_sub_ps(values, upper_part(high))));
     const __m512i words = words_of_bytes(block + 16 + sub_block / 2 * 32);
-    const __m512i index = sub_block % 2 == 0 ? words : _mm512_srli_epi16(words, 4);
+    const __m512i index = sub_block % 2 == 0 ? _mm512_slli_epi16(words, 1) : _mm512_srli_epi16(words, 3);
     _mm512_storeu_si512(out, _mm512_permutexvar_epi16(_mm512_and_si512(index, mask), table));
-    _mm512_storeu_si512(out + kTileBytes, _mm512_permutexvar_epi16(masked_or(index, mask, second), table));
+    _mm512_storeu_si512(out + kTileBytes, _mm512_permutexvar_epi16(masked_or(index, mask, low_part), table));
   }
 }
 
-// A group of 32 columns has three magnitudes; a word is a run of eight columns, a vector an element of them.
+// A group of 32 columns has three magnitudes; a word is a run of eight columns, a vector an element of them. Word
+// 8 * a + 2 * code + b of the table is of group 2 * a + b.
 FATHOM_INLINE void decode_iq2_xxs(const uint8_t* block, uint8_t* out) {
   const Source source = iq2_xxs_source(block);
   const __m512 scales = iq2_xxs_scales(block).scale;
   const __m512 levels = _mm512_setr_ps(8, 25, 43, 0, 8, 25, 43, 0, 8, 25, 43, 0, 8, 25, 43, 0);
-  const __m512i lane = _mm512_slli_epi32(lane_quarters(), 1);  // of the group's scale
-  const __m512i second_lane = _mm512_add_epi32(lane, _mm512_set1_epi32(8));
-  const struct SplitTable table =
-      split_table(_mm512_mul_ps(_mm512_permutexvar_ps(lane, scales), levels),
-                  _mm512_mul_ps(_mm512_permutexvar_ps(second_lane, scales), levels));
-  const __m512i first = _mm512_and_si512(load64(kWordNumber), _mm512_set1_epi16(28));
+  const __m512i lane = _mm512_slli_epi32(lane_quarters(), 2);  // of the group's scale
+  const __m512i second_lane = _mm512_add_epi32(lane, _mm512_set1_epi32(2));
+  const struct Split table =
+      split(_mm512_mul_ps(_mm512_permutexvar_ps(lane, scales), levels),
+            _mm512_mul_ps(_mm512_permutexvar_ps(second_lane, scales), levels));
+  const __m512i first = masked_or(_mm512_srli_epi16(load64(kWordNumber), 2), _mm512_set1_epi16(1),
+                                  _mm512_and_si512(load64(kWordNumber), _mm512_set1_epi16(24)));
   const __m512i sign_bit = _mm512_set1_epi16((int16_t)0x8000);
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j, out += 2 * kTileBytes) {
-    const __m512i index =
-        masked_or(_mm512_srli_epi16(source.low, (unsigned)(2 * j)), _mm512_set1_epi16(3), first);
+    const __m512i codes_twice =
+        j == 0 ? _mm512_slli_epi16(source.low, 1) : _mm512_srli_epi16(source.low, (unsigned)(2 * j - 1));
+    const __m512i index = masked_or(codes_twice, _mm512_set1_epi16(6), first);
     const __m512i sign = _mm512_slli_epi16(source.high, (unsigned)(15 - j));
     const __m512i high = _mm512_permutexvar_epi16(index, table.high);
     const __m512i low = _mm512_permutexvar_epi16(index, table.low);
@@ -161,10 +153,12 @@ FATHOM_INLINE void decode_split_unit(enum Encoding encoding, const struct Encode
     for (int j = s * per_source; j < (s + 1) * per_source; ++j, out += 2 * kTileBytes) {
       const __m512i codes = unit_vector(encoding, source, j);
       const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16)), odd = upper_part(codes);
-      if (has_floor(encoding))
-        store_split(_mm512_fmsub_ps(scales.scale, even, floor), _mm512_fmsub_ps(scales.scale, odd, floor), out);
-      else
-        store_split(_mm512_mul_ps(scales.scale, even), _mm512_mul_ps(scales.scale, odd), out);
+      const struct Split parts =
+          has_floor(encoding)
+              ? split(_mm512_fmsub_ps(scales.scale, even, floor), _mm512_fmsub_ps(scales.scale, odd, floor))
+              : split(_mm512_mul_ps(scales.scale, even), _mm512_mul_ps(scales.scale, odd));
+      _mm512_storeu_si512(out, parts.high);
+      _mm512_storeu_si512(out + kTileBytes, parts.low);
     }
   }
 }

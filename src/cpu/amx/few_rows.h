@@ -1,7 +1,8 @@
 // Weight rows times up to 16 activation rows, at the speed of memory.
 //
-// Sixteen weight rows at a time are decoded in chunks of sixteen tiles. After every row one product of the chunk
-// before is begun, so that the tiles' long latency passes while the next row is decoded.
+// Sixteen weight rows at a time are decoded in chunks of 256 columns. Between the rows the products of the chunk
+// before are begun, so that the tiles' long latency passes while the next row is decoded. Two chunks and a row of
+// activations fit the first cache.
 #pragma once
 
 #include "cpu/amx/activations.h"
@@ -9,10 +10,10 @@
 namespace fathom::cpu {
 namespace {
 
-enum { kChunkTiles = 16, kChunkBytes = kChunkTiles * kTileBytes };
+enum { kChunkVectors = 8, kMostChunkTiles = 16, kChunkBytes = kMostChunkTiles * kTileBytes };
 // Chunks that weights are asked for ahead of their use.
 #ifndef FATHOM_AHEAD
-#define FATHOM_AHEAD 4
+#define FATHOM_AHEAD 2
 #endif
 #ifndef FATHOM_HINT
 #define FATHOM_HINT _MM_HINT_T0
@@ -67,9 +68,9 @@ static struct FewRows few_rows_tiles(const struct EncodedMatrix* m, const struct
 
 static void multiply_few(const struct Decoder* decoder, const struct EncodedMatrix* m, int64_t row, int64_t count,
                          const struct Bf16Rows* in) {
-  const int parts = decoder->parts, chunk_vectors = kChunkTiles / parts;
-  const int64_t vectors = m->cols / kTileCols, chunks = (vectors + chunk_vectors - 1) / chunk_vectors;
-  const int64_t chunk_bytes = m->row_bytes * chunk_vectors / vectors;
+  const int parts = decoder->parts;
+  const int64_t vectors = m->cols / kTileCols, chunks = (vectors + kChunkVectors - 1) / kChunkVectors;
+  const int64_t chunk_bytes = m->row_bytes * kChunkVectors / vectors;
   const struct FewRows x = few_rows_tiles(m, in);
   set_tile_shapes(is_row(in) ? 5 : 0);
   FATHOM_TILE_ZERO(0);
@@ -78,8 +79,8 @@ static void multiply_few(const struct Decoder* decoder, const struct EncodedMatr
   for (int64_t weight = 0; weight < count; weight += kTileWidth) {
     const int64_t weights = at_most(kTileWidth, count - weight);
     for (int64_t c = 0; c < chunks; ++c) {
-      const int64_t first = c * chunk_vectors;
-      const int n = (int)at_most(chunk_vectors, vectors - first);
+      const int64_t first = c * kChunkVectors;
+      const int n = (int)at_most(kChunkVectors, vectors - first);
       uint8_t* out = in->work + (number++ & 1) * kChunkBytes;
       // The same rows a few chunks on, or the beginning of the next sixteen rows, if they are of this call.
       int64_t ahead = FATHOM_AHEAD * chunk_bytes;
@@ -91,13 +92,14 @@ static void multiply_few(const struct Decoder* decoder, const struct EncodedMatr
           if (ahead != 0) ask_for(where.data + c * chunk_bytes + ahead, chunk_bytes);
           decoder->decode(m, &where, first, n, out + r * kTileRowBytes);
         }
-        add_product(&before, r, parts, &x);
+        if (parts == 2) add_product(&before, r, parts, &x);
+        else if (r % 2 == 1) add_product(&before, r / 2, parts, &x);
       }
       if (c == 0 && weight != 0) finish_few(in, weight - kTileWidth, kTileWidth);
       before = {out, x.tiles + first * x.step, n * parts};
     }
   }
-  for (int tile = 0; tile < kChunkTiles; ++tile) add_product(&before, tile, parts, &x);
+  for (int tile = 0; tile < kMostChunkTiles; ++tile) add_product(&before, tile, parts, &x);
   const int64_t last = (count - 1) / kTileWidth * kTileWidth;
   finish_few(in, last, count - last);
   release_tiles();

@@ -1,7 +1,8 @@
 // Weight rows times more than 16 activation rows, at the speed of the tiles.
 //
-// Blocks of 512 columns: the weights are decoded to tiles of their own, then 32 activation rows at a time stay in
-// the first cache while the weights pass by, 32 rows at a time. Sums rest in memory between two blocks, as float32.
+// Blocks of 256 columns: the weights are decoded to tiles of their own, then 32 activation rows at a time stay in
+// the first cache while the weights pass by, 32 rows at a time, and the next block's activations are asked for.
+// Sums rest in memory between two blocks, as float32.
 #pragma once
 
 #include "cpu/amx/few_rows.h"
@@ -9,7 +10,7 @@
 namespace fathom::cpu {
 namespace {
 
-enum { kDepth = 16, kStripBytes = kDepth * kTileBytes };
+enum { kDepth = 8, kStripBytes = kDepth * kTileBytes };
 
 // Where the pieces of a call are.
 struct Blocks {
@@ -22,10 +23,10 @@ struct Blocks {
 FATHOM_INLINE int64_t tiles_for(int64_t rows) { return (rows + kTileWidth - 1) / kTileWidth; }
 
 // 16 * weights x 16 * rows sums of `depth` tiles: 0 to 3 results, 4 and 5 weights, 6 and 7 activations. The numbers
-// of tiles are constants.
+// of tiles are constants. With every tile of activations `ahead` more bytes are asked for, `ahead_at` after it.
 FATHOM_INLINE void multiply_tiles(const uint8_t* weights, const int weight_tiles, const uint8_t* const* x,
                                   const int rows, int depth, int parts, uint8_t* results, int64_t result_stride,
-                                  int is_first) {
+                                  int is_first, int64_t ahead_at, int64_t ahead) {
   const int64_t stride = kTileRowBytes, weight_stride = parts * kStripBytes;
   if (is_first) {
     FATHOM_TILE_ZERO(0);
@@ -41,6 +42,7 @@ FATHOM_INLINE void multiply_tiles(const uint8_t* weights, const int weight_tiles
   for (int v = 0; v < depth; ++v) {
     FATHOM_TILE_LOAD(6, x[0] + v * kTileBytes, stride);
     if (rows == 2) FATHOM_TILE_LOAD(7, x[1] + v * kTileBytes, stride);
+    for (int r = 0; r < rows; ++r) ask_for(x[r] + ahead_at + v * ahead, ahead);
     for (int part = 0; part < parts; ++part, weights += kTileBytes) {
       FATHOM_TILE_LOAD(4, weights, stride);
       FATHOM_TILE_DOT(0, 4, 6);
@@ -58,17 +60,23 @@ FATHOM_INLINE void multiply_tiles(const uint8_t* weights, const int weight_tiles
   if (weight_tiles == 2 && rows == 2) FATHOM_TILE_STORE(3, results + result_stride + kTileBytes, stride);
 }
 
-// All weight tiles times one or two groups.
+// All weight tiles times one or two groups. If these are tiles that go on, the next block of them is asked for, a
+// piece with every pair of weight tiles.
 FATHOM_INLINE void multiply_groups(const struct Blocks* blocks, int64_t group, const uint8_t* const* x,
-                                   const int rows, int depth, int parts, int is_first) {
+                                   const int rows, int depth, int parts, int is_first, int goes_on) {
   const int64_t result_stride = blocks->groups * kTileBytes, strip = parts * kStripBytes;
   uint8_t* results = blocks->results + group * kTileBytes;
   const uint8_t* weights = blocks->weights;
+  const int64_t pairs = (blocks->weight_tiles + 1) / 2;
+  const int64_t ahead = goes_on ? (kTileBytes / pairs + 63) / 64 * 64 : 0;
+  int64_t ahead_at = kStripBytes;
   int64_t w = 0;
-  for (; w + 2 <= blocks->weight_tiles; w += 2, weights += 2 * strip, results += 2 * result_stride)
-    multiply_tiles(weights, 2, x, rows, depth, parts, results, result_stride, is_first);
+  for (; w + 2 <= blocks->weight_tiles; w += 2, weights += 2 * strip, results += 2 * result_stride) {
+    multiply_tiles(weights, 2, x, rows, depth, parts, results, result_stride, is_first, ahead_at, ahead);
+    ahead_at += kDepth * ahead;
+  }
   if (w < blocks->weight_tiles)
-    multiply_tiles(weights, 1, x, rows, depth, parts, results, result_stride, is_first);
+    multiply_tiles(weights, 1, x, rows, depth, parts, results, result_stride, is_first, ahead_at, ahead);
 }
 
 // Columns [32 * first, 32 * (first + depth)) of sixteen rows.
@@ -102,13 +110,14 @@ static void multiply_many(const struct Decoder* decoder, const struct EncodedMat
       decoder->decode(m, &where, first, depth,
                       blocks.weights + r / kTileWidth * parts * kStripBytes + r % kTileWidth * kTileRowBytes);
     }
+    const int goes_on = in->is_tiled && first + kDepth < vectors;
     for (int64_t group = 0; group < blocks.groups; group += 2) {
       const uint8_t* x[2] = {group_tiles(in, &blocks, group, first, depth), 0};
       if (group + 1 == blocks.groups) {
-        multiply_groups(&blocks, group, x, 1, depth, parts, first == 0);
+        multiply_groups(&blocks, group, x, 1, depth, parts, first == 0, goes_on);
       } else {
         x[1] = group_tiles(in, &blocks, group + 1, first, depth);
-        multiply_groups(&blocks, group, x, 2, depth, parts, first == 0);
+        multiply_groups(&blocks, group, x, 2, depth, parts, first == 0, goes_on);
       }
     }
   }
