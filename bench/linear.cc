@@ -177,10 +177,14 @@ void prefill_arguments(benchmark::internal::Benchmark* benchmark) {
     benchmark->Args({kind, 1024, 5120, 512, bench::usable_threads()});
   for (int64_t kind : {0, 1, 3})
     for (int64_t rows : {64, 2048}) benchmark->Args({kind, 512, 512, rows, bench::usable_threads()});
-  // As long prompts are multiplied: fp8, fp4, bf16.
-  for (int64_t kind : {0, 1, 3})
-    for (int threads = 1; threads <= bench::usable_threads(); threads *= 2)
-      benchmark->Args({kind, 5120, 5120, 2048, threads});
+  // Short enough to meet a shared machine idle, as the limit does; by threads; and as long prompts are multiplied:
+  // fp8, fp4, bf16, q4_k.
+  for (int64_t kind : {0, 1, 3, 9}) {
+    benchmark->Args({kind, 256, 5120, 512, 1});
+    for (int threads = 1; threads < bench::usable_threads(); threads *= 2)
+      benchmark->Args({kind, 1024, 5120, 512, threads});
+    for (int64_t rows : {512, 2048}) benchmark->Args({kind, 5120, 5120, rows, bench::usable_threads()});
+  }
 }
 BENCHMARK(decode)->Apply(decode_arguments)->UseRealTime()->MinTime(0.4);
 BENCHMARK(prefill)->Apply(prefill_arguments)->UseRealTime()->MinTime(0.4);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "cpu/matmul.h"
@@ -26,25 +27,28 @@ TaskShape shape_of_rows(const GroupedLinearArgs& args, int threads) {
   return {.rows = rows, .outputs = std::max<int64_t>(1, kWorkOfTask / (rows * cols * kPanelRows)) * kPanelRows};
 }
 
-// The kernels' own blocks, cut until every thread has some: weight rows are decoded again for every block of
-// activation rows, so these go first only as long as there are many.
+// The blocks with the least time of the busiest thread. The costs, in cycles for 32 columns and only as good as to
+// rank shapes, are those of a product of 16 weight rows and 16 activation rows, of decoding a weight row, of bringing
+// 16 activation rows near, and of a task.
 TaskShape shape_of_tiles(const GroupedLinearArgs& args, const Kernels& kernels, int threads) {
-  constexpr int64_t kManyRows = 256, kStep = 2 * kTileRows;
+  constexpr int64_t kProduct = 20, kDecode = 8, kBring = 60, kTask = 100;
+  constexpr int64_t kStep = 2 * kTileRows;
   const int64_t group_outputs = args.weight->rows / args.groups;
-  TaskShape shape = {.rows = std::min(count_blocks(args.rows, kStep) * kStep, kernels.bf16_block_rows),
-                     .outputs = kernels.bf16_block_weights};
-  const auto tasks = [&] {
-    return args.groups * count_blocks(group_outputs, shape.outputs) * count_blocks(args.rows, shape.rows);
-  };
-  const int64_t enough = (args.rows <= kTileRows ? 4 : 2) * threads;
-  while (tasks() < enough) {
-    if (shape.rows > kManyRows) shape.rows /= 2;
-    else if (shape.outputs > kStep) shape.outputs /= 2;
-    else if (shape.rows > kStep) shape.rows /= 2;
-    else break;
+  TaskShape best = {};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t outputs = kStep; outputs <= kernels.bf16_block_weights; outputs *= 2) {
+    for (int64_t most_rows = kStep; most_rows <= kernels.bf16_block_rows; most_rows *= 2) {
+      const int64_t row_blocks = count_blocks(args.rows, most_rows);
+      const int64_t rows = count_blocks(count_blocks(args.rows, row_blocks), kStep) * kStep;
+      const int64_t tasks = args.groups * count_blocks(group_outputs, outputs) * row_blocks;
+      const int64_t weight_tiles = count_blocks(outputs, kTileRows), tiles = count_blocks(rows, kTileRows);
+      const int64_t cost = count_blocks(tasks, threads) *
+                           (weight_tiles * tiles * kProduct + outputs * kDecode + tiles * kBring + kTask);
+      if (cost < least) best = {.rows = rows, .outputs = outputs};
+      least = std::min(least, cost);
+    }
   }
-  shape.rows = count_blocks(count_blocks(args.rows, count_blocks(args.rows, shape.rows)), kStep) * kStep;
-  return shape;
+  return best;
 }
 
 }  // namespace

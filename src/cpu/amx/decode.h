@@ -41,6 +41,18 @@ FATHOM_INLINE struct Split split(__m512 even, __m512 odd) {
   return {interleave_upper(even_high, odd_high), interleave_upper(add_half(even_rest), add_half(odd_rest))};
 }
 
+FATHOM_INLINE void store_split(struct Split parts, uint8_t* out) {
+  _mm512_storeu_si512(out, parts.high);
+  _mm512_storeu_si512(out + kTileBytes, parts.low);
+}
+
+FATHOM_INLINE void decode_q8_0(const uint8_t* block, uint8_t* out) {
+  const __m512 scale = splat_half(block);
+  store_split(split(_mm512_mul_ps(scale, float_of(_mm512_cvtepi8_epi32(load16(block + 2)))),
+                    _mm512_mul_ps(scale, float_of(_mm512_cvtepi8_epi32(load16(block + 18))))),
+              out);
+}
+
 FATHOM_INLINE __m512i words_of_bytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)p));
 }
@@ -141,11 +153,10 @@ FATHOM_INLINE void decode_split_unit(enum Encoding encoding, const struct Encode
   if (encoding == kEncodingQ2K) return decode_q2_k(block, out);
   if (encoding == kEncodingQ4K) return decode_q4_k(block, out);
   if (encoding == kEncodingIq2Xxs) return decode_iq2_xxs(block, out);
+  if (encoding == kEncodingQ8_0) return decode_q8_0(where.data + 34 * u, out);
   const int per_source = unit_vectors(encoding) / unit_sources(encoding);
   const Scales scales = unit_scales(encoding, m, where, u);
-  __m512 floor = scales.floor;
-  if (code_excess(encoding) != 0)
-    floor = _mm512_fmadd_ps(_mm512_set1_ps(code_excess(encoding)), scales.scale, floor);
+  const __m512 floor = whole_floor(encoding, scales);
 #pragma GCC unroll 4
   for (int s = 0; s < unit_sources(encoding); ++s) {
     const Source source = unit_source(encoding, m, where, u, s);
@@ -153,12 +164,10 @@ FATHOM_INLINE void decode_split_unit(enum Encoding encoding, const struct Encode
     for (int j = s * per_source; j < (s + 1) * per_source; ++j, out += 2 * kTileBytes) {
       const __m512i codes = unit_vector(encoding, source, j);
       const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16)), odd = upper_part(codes);
-      const struct Split parts =
-          has_floor(encoding)
-              ? split(_mm512_fmsub_ps(scales.scale, even, floor), _mm512_fmsub_ps(scales.scale, odd, floor))
-              : split(_mm512_mul_ps(scales.scale, even), _mm512_mul_ps(scales.scale, odd));
-      _mm512_storeu_si512(out, parts.high);
-      _mm512_storeu_si512(out + kTileBytes, parts.low);
+      store_split(has_floor(encoding) ? split(_mm512_fmsub_ps(scales.scale, even, floor),
+                                              _mm512_fmsub_ps(scales.scale, odd, floor))
+                                      : split(_mm512_mul_ps(scales.scale, even), _mm512_mul_ps(scales.scale, odd)),
+                  out);
     }
   }
 }

@@ -11,13 +11,8 @@ namespace fathom::cpu {
 namespace {
 
 enum { kChunkVectors = 8, kMostChunkTiles = 16, kChunkBytes = kMostChunkTiles * kTileBytes };
-// Chunks that weights are asked for ahead of their use.
-#ifndef FATHOM_AHEAD
-#define FATHOM_AHEAD 2
-#endif
-#ifndef FATHOM_HINT
-#define FATHOM_HINT _MM_HINT_T0
-#endif
+// Chunks that encoded weights are asked for ahead of their use.
+enum { kChunksAhead = 2 };
 
 // A decoded chunk and its activations. Tiles 0: results, 1: weights, 2: activations.
 struct Chunk {
@@ -39,7 +34,7 @@ FATHOM_INLINE void add_product(const struct Chunk* chunk, int tile, int parts, c
 }
 
 FATHOM_INLINE void ask_for(const uint8_t* p, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) _mm_prefetch((const char*)(p + at), FATHOM_HINT);
+  for (int64_t at = 0; at < bytes; at += 64) _mm_prefetch((const char*)(p + at), _MM_HINT_T1);
 }
 
 // Whether it is one row that stands alone, which makes narrow tiles.
@@ -83,8 +78,8 @@ static void multiply_few(const struct Decoder* decoder, const struct EncodedMatr
       const int n = (int)at_most(kChunkVectors, vectors - first);
       uint8_t* out = in->work + (number++ & 1) * kChunkBytes;
       // The same rows a few chunks on, or the beginning of the next sixteen rows, if they are of this call.
-      int64_t ahead = FATHOM_AHEAD * chunk_bytes;
-      if (c + FATHOM_AHEAD >= chunks)
+      int64_t ahead = kChunksAhead * chunk_bytes;
+      if (c + kChunksAhead >= chunks)
         ahead = weight + kTileWidth < count ? ahead - chunks * chunk_bytes + kTileWidth * m->row_bytes : 0;
       for (int r = 0; r < kTileWidth; ++r) {
         if (r < weights) {

@@ -19,12 +19,6 @@ FATHOM_INLINE int64_t panel_unit_bytes(enum Encoding encoding) {
   return 64 * (unit_vectors(encoding) + !is_direct(encoding) + has_floor(encoding));
 }
 
-// What is taken off for a code of zero.
-FATHOM_INLINE __m512 whole_floor(enum Encoding encoding, Scales scales) {
-  if (code_excess(encoding) == 0) return scales.floor;
-  return _mm512_fmadd_ps(_mm512_set1_ps(code_excess(encoding)), scales.scale, scales.floor);
-}
-
 static int64_t bf16_row_bytes(const struct EncodedMatrix* m) {
   if (m->encoding == kEncodingF32 || m->encoding == kEncodingF16) return 0;
   if (m->cols % unit_cols(m->encoding) != 0) return 0;

@@ -10,6 +10,12 @@ namespace {
 
 FATHOM_INLINE int unit_cols(enum Encoding encoding) { return 32 * unit_vectors(encoding); }
 
+// What is taken off for a code of zero.
+FATHOM_INLINE __m512 whole_floor(enum Encoding encoding, Scales scales) {
+  if (code_excess(encoding) == 0) return scales.floor;
+  return _mm512_fmadd_ps(_mm512_set1_ps(code_excess(encoding)), scales.scale, scales.floor);
+}
+
 // 32 float32 numbers that are bfloat16 numbers.
 FATHOM_INLINE __m512i upper_halves(const float* in) {
   const __m512i odd_words = _mm512_add_epi16(_mm512_slli_epi16(load64(kWordNumber), 1), _mm512_set1_epi16(1));
