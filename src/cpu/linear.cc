@@ -24,7 +24,8 @@ TaskShape shape_of_rows(const GroupedLinearArgs& args, int threads) {
   const int64_t most_panels = count_blocks(args.weight->rows, kPanelRows);
   while (rows >= 2 * kFewestRows && most_panels * count_blocks(args.rows, rows) < 2 * threads)
     rows = (rows + 1) / 2;
-  return {.rows = rows, .outputs = std::max<int64_t>(1, kWorkOfTask / (rows * cols * kPanelRows)) * kPanelRows};
+  const int64_t panels = std::max<int64_t>(1, kWorkOfTask / (rows * cols * kPanelRows));
+  return {.rows = rows, .outputs = panels * kPanelRows};
 }
 
 // The blocks with the least time of the busiest thread. The costs, in cycles for 32 columns and only as good as to

@@ -62,10 +62,12 @@ FATHOM_INLINE __m512i masked_or(__m512i x, __m512i mask, __m512i bits) {
 }
 
 // Numbers of sixteen lanes: 0, 0, 0, 0, 1, 1, 1, 1, ...
-FATHOM_INLINE __m512i lane_quarters() { return _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3); }
+FATHOM_INLINE __m512i lane_quarters() {
+  return _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+}
 
-// A half of the block has eight sub-blocks of four values each: a table of 32, whose word 8 * a + 2 * code + b is of
-// sub-block 2 * a + b. Columns keep their order.
+// Half a block has eight sub-blocks of four values: a table of 32, whose word 8 * a + 2 * code + b is of sub-block
+// 2 * a + b. Columns keep their order.
 FATHOM_INLINE void decode_q2_k(const uint8_t* block, uint8_t* out) {
   const __m512i bytes = _mm512_cvtepu8_epi32(load16(block));
   const __m512 scales =
@@ -191,8 +193,7 @@ FATHOM_INLINE void decode_vectors(enum Encoding encoding, const struct EncodedMa
 
 // decode_vectors of one encoding, and its tiles for 32 columns.
 struct Decoder {
-  void (*decode)(const struct EncodedMatrix* m, const struct UnitRow* where, int64_t first, int vectors,
-                 uint8_t* out);
+  void (*decode)(const struct EncodedMatrix*, const struct UnitRow*, int64_t first, int vectors, uint8_t* out);
   int parts;
 };
 

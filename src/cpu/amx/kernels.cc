@@ -64,7 +64,7 @@ struct Kernels amx_table() {
   table.bf16_dot = bf16_dot;
   table.bf16_pack = bf16_pack;
   table.bf16_work_bytes = bf16_work_bytes;
-  table.bf16_block_rows = 1024;
+  table.bf16_block_rows = 512;
   table.bf16_block_weights = 256;
   return table;
 }

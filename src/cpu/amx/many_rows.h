@@ -23,8 +23,9 @@ struct Blocks {
 
 FATHOM_INLINE int64_t tiles_for(int64_t rows) { return (rows + kTileWidth - 1) / kTileWidth; }
 
-// 16 * weights x 16 * rows sums of `depth` tiles: 0 to 3 results, 4 and 5 weights, 6 and 7 activations. The numbers
-// of tiles are constants. With every tile of activations `ahead` more bytes are asked for, `ahead_at` after it.
+// One or two weight tiles times one or two groups (`rows`), over `depth` tiles. Tiles 0 to 3: results, 4 and 5:
+// weights, 6 and 7: activations. The numbers of tiles are constants. With every tile of activations `ahead` more
+// bytes are asked for, `ahead_at` after it.
 FATHOM_INLINE void multiply_tiles(const uint8_t* weights, const int weight_tiles, const uint8_t* const* x,
                                   const int rows, int depth, int parts, uint8_t* results, int64_t result_stride,
                                   int is_first, int64_t ahead_at, int64_t ahead) {

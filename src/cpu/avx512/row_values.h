@@ -94,7 +94,8 @@ FATHOM_INLINE void decode_floats_as(enum Encoding encoding, const struct Encoded
 
 static int decodes_all(enum Encoding) { return 1; }
 
-static void decode_any(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel, int64_t stride) {
+static void decode_any(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel,
+                       int64_t stride) {
   switch (m->encoding) {
 #define FATHOM_CASE(encoding) \
   case encoding: return decode_floats_as(encoding, m, row, count, panel, stride);
