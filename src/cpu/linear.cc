@@ -29,8 +29,8 @@ TaskShape shape_of_rows(const GroupedLinearArgs& args, int threads) {
 }
 
 // The blocks with the least time of the busiest thread. The costs, in cycles for 32 columns and only as good as to
-// rank shapes, are those of a product of 16 weight rows and 16 activation rows, of decoding a weight row, of bringing
-// 16 activation rows near, and of a task.
+// rank shapes, are those of a product of 16 weight rows and 16 activation rows, of decoding a weight row, of
+// bringing 16 activation rows near, and of a task.
 TaskShape shape_of_tiles(const GroupedLinearArgs& args, const Kernels& kernels, int threads) {
   constexpr int64_t kProduct = 20, kDecode = 8, kBring = 60, kTask = 100;
   constexpr int64_t kStep = 2 * kTileRows;

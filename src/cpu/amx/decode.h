@@ -191,11 +191,5 @@ FATHOM_INLINE void decode_vectors(enum Encoding encoding, const struct EncodedMa
   }
 }
 
-// decode_vectors of one encoding, and its tiles for 32 columns.
-struct Decoder {
-  void (*decode)(const struct EncodedMatrix*, const struct UnitRow*, int64_t first, int vectors, uint8_t* out);
-  int parts;
-};
-
 }  // namespace
 }  // namespace fathom::cpu

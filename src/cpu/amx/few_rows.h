@@ -14,6 +14,12 @@ enum { kChunkVectors = 8, kMostChunkTiles = 16, kChunkBytes = kMostChunkTiles * 
 // Chunks that encoded weights are asked for ahead of their use.
 enum { kChunksAhead = 2 };
 
+// decode_vectors of one encoding, and its tiles for 32 columns.
+struct Decoder {
+  void (*decode)(const struct EncodedMatrix*, const struct UnitRow*, int64_t first, int vectors, uint8_t* out);
+  int parts;
+};
+
 // A decoded chunk and its activations. Tiles 0: results, 1: weights, 2: activations.
 struct Chunk {
   const uint8_t* weights;
