@@ -48,7 +48,9 @@ double best_seconds(int threads, int tries, const std::function<void(int)>& work
   return best;
 }
 
-constexpr int64_t kPieceBytes = int64_t{1} << 26;  // of one try; a piece returns after the whole buffer
+// Of one try: milliseconds even for many threads, so that their start does not count. A piece returns after the
+// whole buffer.
+constexpr int64_t kPieceBytes = int64_t{1} << 28;
 constexpr int64_t kAccumulators = 12;              // more than latency times throughput of every kind
 constexpr int64_t kSteps = 100'000;
 constexpr int64_t kTileSteps = 10'000;
@@ -155,8 +157,8 @@ double read_bandwidth(int threads) {
     const char* end = piece + uncached_bytes();
     const auto next_piece = [&] { piece = piece + kPieceBytes < end ? piece + kPieceBytes : read_buffer(); };
     double seconds = 1e9;
-    // Twice through the buffer.
-    for (int64_t attempt = 0; attempt < 2 * uncached_bytes() / kPieceBytes; ++attempt, next_piece())
+    constexpr int64_t kPasses = 6;
+    for (int64_t attempt = 0; attempt < kPasses * uncached_bytes() / kPieceBytes; ++attempt, next_piece())
       seconds = std::min(
           seconds, best_seconds(threads, 1, [&](int thread) { read_range(piece + thread * part, part); }));
     result = static_cast<double>(kPieceBytes) / seconds;
