@@ -3,9 +3,10 @@
 # One static library a room, from src/NAME/**.cc. A room is included as "NAME/file.h", and that path exists
 # only for rooms that are linked: each room publishes a folder holding a single link to its sources.
 # Files named *_test.cc become the test program NAME_test.
-# A file src/NAME/<isa>/*.cc with <isa> one of avx2, avx512, neon, neon_dot gets that instruction set's flags.
+# A file src/NAME/<isa>/*.cc with <isa> one of avx2, avx512, amx, neon, neon_dot gets that instruction set's flags.
 set(FATHOM_ISA_avx2 -mavx2 -mfma -mf16c -mbmi2)
 set(FATHOM_ISA_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512bf16 -mfma -mf16c -mbmi2)
+set(FATHOM_ISA_amx ${FATHOM_ISA_avx512} -mamx-tile -mamx-bf16)
 # NEON is part of the architecture. Before registers are given out, g++'s scheduler moves so many loads ahead that
 # the accumulators of a tile no longer fit.
 set(FATHOM_ISA_neon "")
@@ -37,7 +38,7 @@ function(fathom_room name)
   else()
     list(FILTER sources EXCLUDE REGEX "/src/${name}/(avx2|avx512|amx|neon|neon_dot)/")
   endif()
-  foreach(isa avx2 avx512 neon neon_dot)
+  foreach(isa avx2 avx512 amx neon neon_dot)
     set(isa_sources ${sources})
     list(FILTER isa_sources INCLUDE REGEX "/src/${name}/${isa}/")
     if(isa_sources)

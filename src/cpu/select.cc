@@ -5,15 +5,33 @@
 
 #include "cpu/kernels.h"
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
 namespace fathom {
 namespace {
 
-constexpr CpuIsa kAll[] = {CpuIsa::kAvx512, CpuIsa::kAvx2,
-                            CpuIsa::kNeonDot, CpuIsa::kNeon, CpuIsa::kPortable};
+constexpr CpuIsa kAll[] = {CpuIsa::kAmx,     CpuIsa::kAvx512, CpuIsa::kAvx2,
+                            CpuIsa::kNeonDot, CpuIsa::kNeon,   CpuIsa::kPortable};
+
+#if defined(__x86_64__)
+// Asks the system, once, to save this process's tile registers; before that their first use is a fault.
+bool has_amx() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, edx
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool has = [] {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0 && (d & kAmxTile) != 0 &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return has;
+}
+#endif
 
 bool is_available(CpuIsa isa) {
 #if defined(__x86_64__)
@@ -27,6 +45,7 @@ bool is_available(CpuIsa isa) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi") &&
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+  if (isa == CpuIsa::kAmx) return is_available(CpuIsa::kAvx512) && has_amx();
 #elif defined(__aarch64__)
   if (isa == CpuIsa::kNeon) return true;  // part of every 64-bit ARM processor
 #if defined(__APPLE__)
@@ -46,6 +65,7 @@ std::string_view cpu_isa_name(CpuIsa isa) {
     case CpuIsa::kPortable: return "portable";
     case CpuIsa::kAvx2: return "avx2";
     case CpuIsa::kAvx512: return "avx512";
+    case CpuIsa::kAmx: return "amx";
     case CpuIsa::kNeon: return "neon";
     case CpuIsa::kNeonDot: return "neon_dot";
   }
@@ -57,7 +77,7 @@ Result<CpuIsa> parse_cpu_isa(std::string_view name) {
   for (CpuIsa isa : kAll)
     if (cpu_isa_name(isa) == name) return isa;
   return Error::invalid(
-      "cpu instruction set: found \"{}\", expected auto, avx512, avx2, neon_dot, neon or portable", name);
+      "cpu instruction set: found \"{}\", expected auto, amx, avx512, avx2, neon_dot, neon or portable", name);
 }
 
 std::vector<CpuIsa> available_cpu_isas() {
@@ -78,6 +98,7 @@ Result<const Kernels*> select_kernels(CpuIsa isa) {
                               names);
   }
 #if defined(__x86_64__)
+  if (isa == CpuIsa::kAmx) return amx_kernels();
   if (isa == CpuIsa::kAvx512) return avx512_kernels();
   if (isa == CpuIsa::kAvx2) return avx2_kernels();
 #elif defined(__aarch64__)

@@ -108,6 +108,7 @@ struct Kernels avx2_table() {
   table.bf16_row_bytes = row_bytes;
   table.bf16_prepare = prepare;
   table.bf16_row_is_exact = row_is_exact;
+  table.bf16_fused_rows = kFusedRows;
   table.bf16_dot = dot;
   table.bf16_panel_row_bytes = panel_row_bytes;
   table.bf16_decode = decode_panel;

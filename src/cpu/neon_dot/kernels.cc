@@ -66,6 +66,7 @@ struct Kernels neon_dot_table() {
   table.bf16_row_bytes = fixed_row_bytes;
   table.bf16_prepare = fixed_prepare;
   table.bf16_row_is_exact = fixed_row_is_exact;
+  table.bf16_fused_rows = 2;
   table.bf16_dot = fixed_dot;
   table.bf16_panel_row_bytes = fixed_panel_row_bytes;
   table.bf16_decode = fixed_decode;
