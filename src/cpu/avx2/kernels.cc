@@ -2,17 +2,22 @@
 #include "cpu/avx2/vec.h"
 #include "cpu/generic/table.h"
 #include "cpu/avx2/fixed_gemm.h"
+#include "cpu/avx2/float_rows.h"
 #include "cpu/avx2/fp8_rows.h"
 
 namespace fathom::cpu {
 namespace {
 
 // With the encoding as a constant.
-#define FATHOM_FIXED_ENCODINGS(with)                                                                   \
-  with(kEncodingQ8_0) with(kEncodingMxfp4) with(kEncodingFp4) with(kEncodingIq4Nl) with(kEncodingQ2K)  \
-  with(kEncodingQ3K) with(kEncodingQ4K) with(kEncodingQ5K) with(kEncodingQ6K) with(kEncodingIq1S)      \
-  with(kEncodingIq1M) with(kEncodingIq2Xxs) with(kEncodingIq2Xs) with(kEncodingIq2S)                   \
+// clang-format off
+#define FATHOM_FLOAT_ENCODINGS(with)  /* that generic/decode.h has not */                             \
+  with(kEncodingIq4Nl) with(kEncodingQ3K) with(kEncodingQ5K) with(kEncodingQ6K) with(kEncodingIq1S)   \
+  with(kEncodingIq1M) with(kEncodingIq2Xxs) with(kEncodingIq2Xs) with(kEncodingIq2S)                  \
   with(kEncodingIq3Xxs) with(kEncodingIq3S) with(kEncodingIq4Xs)
+#define FATHOM_FIXED_ENCODINGS(with)                                                                  \
+  with(kEncodingQ8_0) with(kEncodingMxfp4) with(kEncodingFp4) with(kEncodingQ2K) with(kEncodingQ4K)   \
+  FATHOM_FLOAT_ENCODINGS(with)
+// clang-format on
 
 // With the width of the codes as a constant.
 void affine_dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
@@ -34,6 +39,29 @@ void dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct
     case kEncodingFp8: return fp8_dot(m, row, count, rows);
 #undef FATHOM_CASE
     default: return;
+  }
+}
+
+int decodes_all(enum Encoding) { return 1; }
+void decode_affine_floats(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel,
+                          int64_t stride) {
+  struct EncodedMatrix known = *m;
+  switch (m->bits) {
+#define FATHOM_CASE(width) \
+  case width: known.bits = width; return decode_floats_as(kEncodingAffine, &known, row, count, panel, stride);
+    FATHOM_CASE(2) FATHOM_CASE(3) FATHOM_CASE(4) FATHOM_CASE(5) FATHOM_CASE(6) FATHOM_CASE(8)
+#undef FATHOM_CASE
+    default: return;
+  }
+}
+void decode_floats(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel, int64_t stride) {
+  switch (m->encoding) {
+#define FATHOM_CASE(encoding) \
+  case encoding: return decode_floats_as(encoding, m, row, count, panel, stride);
+    FATHOM_FLOAT_ENCODINGS(FATHOM_CASE)
+    case kEncodingAffine: return decode_affine_floats(m, row, count, panel, stride);
+#undef FATHOM_CASE
+    default: return decode(m, row, count, panel, stride);
   }
 }
 
@@ -105,6 +133,8 @@ int row_is_exact(const struct EncodedMatrix* m, int64_t row) {
 struct Kernels avx2_table() {
   grids = iq_tables();
   struct Kernels table = kernel_table("avx2");
+  table.decodes = decodes_all;
+  table.decode = decode_floats;
   table.bf16_row_bytes = row_bytes;
   table.bf16_prepare = prepare;
   table.bf16_row_is_exact = row_is_exact;
