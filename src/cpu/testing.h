@@ -182,7 +182,7 @@ inline void check_operation(const char* name, int64_t rows, int64_t width, const
     std::vector<float> first_result;
     for (int threads : {1, 2, 3}) {
       const std::unique_ptr<Backend> backend = backend_of(isa, threads);
-      for (int64_t group : {rows, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, int64_t{17}}) {
+      for (int64_t group : {rows, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, int64_t{8}, int64_t{17}}) {
         if (threads > 1 && (group == 2 || group == 3)) continue;  // too few rows for the cuts to differ
         std::vector<float> result = run(*backend, group);
         if (first_result.empty()) {
