@@ -21,6 +21,8 @@ class CpuBackend final : public Backend {
                 .inputs = &inputs_,
                 .outputs = &outputs_,
                 .numbers = &numbers_,
+                .more_numbers = &more_numbers_,
+                .queries = &queries_,
                 .prepared = &prepared_,
                 .more_prepared = &more_prepared_};
   }
@@ -96,6 +98,8 @@ class CpuBackend final : public Backend {
   cpu::Buffer<const float*> inputs_;
   cpu::Buffer<float*> outputs_;
   cpu::Buffer<int32_t> numbers_;
+  cpu::Buffer<int32_t> more_numbers_;
+  cpu::Buffer<cpu::Fp4Query> queries_;
   cpu::Buffer<uint8_t> prepared_;
   cpu::Buffer<uint8_t> more_prepared_;
   cpu::Context context_;

@@ -43,6 +43,8 @@ struct Scratch {
   Buffer<float*> row_out;   // for one weight row
   Buffer<float*> out;       // for one panel
   Buffer<uint64_t> order;
+  Buffer<int32_t> numbers;
+  Buffer<int32_t> more_numbers;
   Buffer<uint8_t> units;  // decoded weight rows in bfloat16
   Buffer<const uint8_t*> prepared;  // activation rows of a task, prepared
 };
@@ -56,6 +58,8 @@ struct Context {
   Buffer<const float*>* inputs;
   Buffer<float*>* outputs;
   Buffer<int32_t>* numbers;
+  Buffer<int32_t>* more_numbers;
+  Buffer<Fp4Query>* queries;  // of the indexer
   Buffer<uint8_t>* prepared;  // activation rows as kernels.h, bf16_prepare, makes them
   Buffer<uint8_t>* more_prepared;
 
