@@ -13,7 +13,6 @@ namespace {
 constexpr int64_t kPanelKeys = 64;
 constexpr int64_t kTaskKeys = 512;
 constexpr int64_t kGroupRows = 8;            // rows that share decoded keys
-constexpr int64_t kBatchScores = 4'000'000;  // 16 MB of scores at a time
 constexpr int kGroupCols = 32;               // columns of a key that share a scale
 static_assert(kTaskKeys % kTopKRun == 0);
 
@@ -326,7 +325,7 @@ void index_select(const Context& context, const IndexSelectArgs& args) {
     do {
       total += scored_keys(args, end).count;
       ++end;
-    } while (end < args.rows && total + scored_keys(args, end).count <= kBatchScores);
+    } while (end < args.rows && total + scored_keys(args, end).count <= kIndexBatchScores);
     select_batch(context, args, begin, end);
     begin = end;
   }
