@@ -114,7 +114,8 @@ Result<void> ThreadPool::pin() {
     CPU_ZERO(&set);
     CPU_SET(cores[worker + 1], &set);
     const int code = pthread_setaffinity_np(state_->workers[worker].native_handle(), sizeof set, &set);
-    if (code != 0) return Error::invalid("cannot pin a thread to core {}: {}", cores[worker + 1], std::strerror(code));
+    if (code != 0)
+      return Error::invalid("cannot pin a thread to core {}: {}", cores[worker + 1], std::strerror(code));
   }
   return {};
 }

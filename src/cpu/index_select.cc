@@ -284,7 +284,8 @@ void pack_queries(const Context& context, Batch& batch) {
       Fp4Query* out = batch.queries + (first - batch.begin) * row_queries + (row - first) * args.heads;
       bool is_fp4 = true;
       for (int head = 0; head < args.heads && is_fp4; ++head)
-        is_fp4 = pack_query(args.query + (row * args.heads + head) * args.key_dim, stride, args.key_dim, out + head);
+        is_fp4 = pack_query(args.query + (row * args.heads + head) * args.key_dim, stride, args.key_dim,
+                            out + head);
       batch.is_fp4[row - batch.begin] = is_fp4;
     }
   });

@@ -48,7 +48,7 @@ int64_t lay_out(Scratch& s, const ModelConfig& c, const StateShape& shape, int64
   const bool has_engram = !c.engram.layer_ids.empty();
   if (has_engram) arena.take(s.engram_rows, rows * c.engram.width());
   const int64_t moved = std::max<int64_t>({n * dim, c.index_topk, candidate_blocks});
-  const int64_t shared_row = std::max({c.head_width(), moved, has_engram ? (n + 1) * dim : 0});
+  const int64_t shared_row = std::max<int64_t>({c.head_width(), moved, has_engram ? (n + 1) * dim : 0});
   arena.take(s.query, std::max(rows * shared_row, Scratch::kLogitRows * c.vocab_size));
   s.engram_kv = s.logits = s.query;
   s.moved = reinterpret_cast<std::byte*>(s.query);

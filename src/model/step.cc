@@ -47,7 +47,8 @@ void StepRunner::set_rows(RowSet rows) {
 void StepRunner::move_kept_rows(const std::vector<int64_t>& kept, void* data, int64_t row_bytes) {
   std::vector<void*>&places = host_pointers_[0], &moved = host_pointers_[1];
   const auto copy = [&](void** from, void** to) {
-    backend_.copy_rows({.from = from, .to = to, .rows = static_cast<int64_t>(kept.size()), .row_bytes = row_bytes});
+    backend_.copy_rows(
+        {.from = from, .to = to, .rows = static_cast<int64_t>(kept.size()), .row_bytes = row_bytes});
   };
   places.clear(), moved.clear();
   for (size_t row = 0; row < kept.size(); ++row) {

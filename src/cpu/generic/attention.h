@@ -32,7 +32,8 @@ static float softmax_block(float* scores, float scale, int is_rounded, float* ma
   return correction[0];
 }
 
-// `heads` heads times `vectors` vectors of channels, all keys. Both are constants where this is inlined.
+// `heads` heads times `vectors` vectors of channels, all keys. Both are constants where this is inlined. Only a
+// single vector may be cut off at `left`: masked stores are slow.
 FATHOM_INLINE void value_tile(const float* values, int64_t value_stride, int count, const float* weights,
                               const float* correction, const int heads, const int vectors, float* sum,
                               int64_t width, int64_t left) {
@@ -41,13 +42,15 @@ FATHOM_INLINE void value_tile(const float* values, int64_t value_stride, int cou
   for (int h = 0; h < heads; ++h)
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
-      sums[h][v] = f_mul(f_load_part(sum + h * width + v * kLanes, left - v * kLanes), f_set(correction[h]));
+      sums[h][v] = f_mul(vectors > 1 ? f_load(sum + h * width + v * kLanes)
+                                     : f_load_part(sum + h * width, left),
+                         f_set(correction[h]));
   for (int i = 0; i < count; ++i) {
     F value[kValueVectors];
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
       value[v] = vectors > 1 ? f_load(values + i * value_stride + v * kLanes)
-                             : f_load_part(values + i * value_stride + v * kLanes, left - v * kLanes);
+                             : f_load_part(values + i * value_stride, left);
 #pragma GCC unroll 4
     for (int h = 0; h < heads; ++h) {
       const F weight = f_set(weights[h * kPlaces + i]);
@@ -59,7 +62,8 @@ FATHOM_INLINE void value_tile(const float* values, int64_t value_stride, int cou
   for (int h = 0; h < heads; ++h)
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
-      f_store_part(sum + h * width + v * kLanes, sums[h][v], left - v * kLanes);
+      if (vectors > 1) f_store(sum + h * width + v * kLanes, sums[h][v]);
+      else f_store_part(sum + h * width, sums[h][v], left);
 }
 
 // One group of columns, all heads.
@@ -93,14 +97,14 @@ static void combine_heads(const float* similarity, int64_t stride, const float* 
     const int64_t left = count - j;
     F sum = f_zero();
     for (int h = 0; h < heads; ++h) {
-      F value = f_load_part(similarity + h * stride + j, left);
+      F value = load_up_to(similarity + h * stride + j, left);
       if (is_rounded) value = f_round_to_bf16(value);
       F product = f_mul(f_max(f_zero(), value), f_set(head_weights[h]));
       if (is_rounded) product = f_round_to_bf16(product);
       sum = f_add(sum, product);
     }
     if (is_rounded) sum = f_round_to_bf16(sum);
-    f_store_part(scores + j, f_add(sum, f_zero()), left);
+    store_up_to(scores + j, f_add(sum, f_zero()), left);
   }
 }
 
