@@ -23,7 +23,9 @@ struct KeyList {
   int64_t block_size;
   int64_t count;
   int64_t key(int64_t i) const {
-    return blocks == nullptr ? i : blocks[i / block_size] * block_size + i % block_size;
+    if (blocks == nullptr) return i;
+    const auto place = static_cast<uint32_t>(i), size = static_cast<uint32_t>(block_size);
+    return blocks[place / size] * block_size + place % size;
   }
 };
 
@@ -57,6 +59,7 @@ struct Batch {
   float** scores = nullptr;          // [rows] each [places]
   float** block_scores = nullptr;    // [rows] each [blocks]: the best of each block, for candidates
   int32_t* group_first = nullptr;    // [groups + 1]
+  int32_t* counts = nullptr;         // [rows] places of a row's list
   int32_t* is_fp4 = nullptr;         // [rows] whether `queries` holds the row
   int32_t* best_at = nullptr;        // [rows] where in `best` those of a row begin, and behind them of its blocks
   int32_t* best = nullptr;           // of best_of_runs
@@ -66,9 +69,16 @@ struct Batch {
   int64_t blocks(int64_t row) const {
     return (args.row[row].visible + args.block_size - 1) / args.block_size;
   }
+  /// What scored_keys says, counted once.
+  KeyList scored(int64_t row) const {
+    const bool all = args.scores != nullptr || args.candidate_blocks != nullptr || args.allowed_blocks == nullptr;
+    return {.blocks = all ? nullptr : args.allowed_blocks + row * args.max_blocks,
+            .block_size = all ? 1 : args.block_size,
+            .count = counts[row - begin]};
+  }
   int32_t* best_of(int64_t row) const { return best + best_at[row - begin]; }
   int32_t* block_best_of(int64_t row) const {
-    return best_of(row) + runs(scored_keys(args, row).count, args.top_k);
+    return best_of(row) + runs(counts[row - begin], args.top_k);
   }
   static int64_t runs(int64_t count, int64_t size) {
     const int64_t run = top_k_run(count, size);
@@ -155,9 +165,9 @@ void score_keys(const Kernels& kernels, Scratch& scratch, const Batch& batch, in
     const float weight = args.head_weights[first * args.heads + m] * args.head_weight_scale;
     head_weights[m] = official ? round_to_bf16(weight) : weight;
   }
-  KeyList longest = scored_keys(args, first);
+  KeyList longest = batch.scored(first);
   for (int64_t r = 1; r < rows; ++r)
-    if (const KeyList list = scored_keys(args, first + r); list.count > longest.count) longest = list;
+    if (const KeyList list = batch.scored(first + r); list.count > longest.count) longest = list;
   const int64_t end = std::min(begin + kTaskKeys, longest.count);
   for (int64_t place = begin; place < end; place += kPanelKeys) {
     const int64_t count = std::min(kPanelKeys, end - place);
@@ -165,7 +175,7 @@ void score_keys(const Kernels& kernels, Scratch& scratch, const Batch& batch, in
     for (int64_t i = 0; i < count; ++i) keys[i] = args.row[first].keys + longest.key(place + i) * key_bytes;
     multiply_keys(kernels, scratch, batch, first, rows, keys, count, similarity);
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t row_count = std::min(count, scored_keys(args, first + r).count - place);
+      const int64_t row_count = std::min(count, batch.scored(first + r).count - place);
       if (row_count > 0)
         kernels.combine_heads(similarity + r * args.heads * kPanelKeys, kPanelKeys,
                               head_weights + r * args.heads, args.heads, official,
@@ -173,7 +183,7 @@ void score_keys(const Kernels& kernels, Scratch& scratch, const Batch& batch, in
     }
   }
   for (int64_t row = first; row < first + rows; ++row) {
-    const int64_t places = scored_keys(args, row).count;
+    const int64_t places = batch.counts[row - batch.begin];
     const int64_t run = top_k_run(places, args.top_k);
     if (run > 1 && begin < places)
       best_of_runs(batch.scores[row - batch.begin] + begin, std::min(kTaskKeys, places - begin), run,
@@ -202,7 +212,7 @@ void score_blocks(const Batch& batch, int64_t row, int64_t first, int64_t most) 
 void select_row(const Batch& batch, Scratch& scratch, int64_t row) {
   const IndexSelectArgs& args = batch.args;
   const float* scores = batch.scores[row - batch.begin];
-  const KeyList scored = scored_keys(args, row);
+  const KeyList scored = batch.scored(row);
   if (args.scores != nullptr) {
     float* out = args.scores + row * args.score_stride;
     std::fill(std::copy(scores, scores + scored.count, out), out + args.score_stride,
@@ -211,9 +221,10 @@ void select_row(const Batch& batch, Scratch& scratch, int64_t row) {
   if (args.candidate_blocks != nullptr)
     top_k(scratch, batch.block_scores[row - batch.begin], batch.blocks(row), batch.block_best_of(row),
           args.max_blocks, args.candidate_blocks + row * args.max_blocks);
-  const KeyList competing = competing_keys(args, row);
+  const bool is_all = scored.blocks == nullptr && args.allowed_blocks != nullptr;  // more than compete
+  const KeyList competing = is_all ? competing_keys(args, row) : scored;
   const int32_t* best = batch.best_of(row);
-  if (scored.blocks != competing.blocks) {  // more keys were scored than compete
+  if (is_all) {
     float* chosen = scratch.values.get(competing.count);
     for (int64_t i = 0; i < competing.count; ++i) chosen[i] = scores[competing.key(i)];
     const int64_t run = top_k_run(competing.count, args.top_k);
@@ -243,14 +254,16 @@ void lay_out(const Context& context, Batch& batch) {
   const bool with_candidates = args.candidate_blocks != nullptr;
   batch.scores = context.outputs->get(2 * rows);
   batch.block_scores = batch.scores + rows;
-  batch.group_first = context.numbers->get(3 * rows + 1);
+  batch.group_first = context.numbers->get(4 * rows + 1);
   batch.is_fp4 = batch.group_first + rows + 1;
   batch.best_at = batch.is_fp4 + rows;
+  batch.counts = batch.best_at + rows;
   int64_t block_total = 0, best_total = 0;
   for (int64_t row = batch.begin; row < batch.end; ++row) {
     const int64_t count = scored_keys(args, row).count;
     batch.total += count;
     batch.most = std::max(batch.most, count);
+    batch.counts[row - batch.begin] = static_cast<int32_t>(count);
     batch.best_at[row - batch.begin] = static_cast<int32_t>(best_total);
     best_total += Batch::runs(count, args.top_k);
     if (!with_candidates) continue;
@@ -263,7 +276,7 @@ void lay_out(const Context& context, Batch& batch) {
   for (int64_t row = batch.begin; row < batch.end; ++row) {
     batch.scores[row - batch.begin] = floats;
     batch.block_scores[row - batch.begin] = block_floats;
-    floats += scored_keys(args, row).count;
+    floats += batch.counts[row - batch.begin];
     if (with_candidates) block_floats += batch.blocks(row);
   }
   for (int64_t row = batch.begin; row < batch.end; row = group_end(args, row, batch.end))

@@ -98,7 +98,7 @@ void add_index(const WorkShape& s, WorkSizes& sizes) {
   sizes.floats = largest(sizes.floats, scores);
   sizes.more_floats = largest(sizes.more_floats, blocks);
   sizes.outputs = largest(sizes.outputs, 2 * s.rows);
-  sizes.numbers = largest(sizes.numbers, 3 * s.rows + 1);
+  sizes.numbers = largest(sizes.numbers, 4 * s.rows + 1);
   // A run has two scores or more.
   sizes.more_numbers = largest(sizes.more_numbers,
                                std::min(scores / 2, s.rows * runs(s.context_tokens, s.top_k)) +
