@@ -26,24 +26,17 @@ void attention(benchmark::State& state) {
   state.counters["fraction"] = operations / seconds / peak_rate(Rate::kFmaAvx2, threads);
 }
 
-// Arguments: tokens of context, threads. 40 layers: two with a window alone; four sources of keys, three of them with
-// a row for two tokens; four more that choose among the last source's candidates.
+// Arguments: tokens of context, threads. 40 layers: two with a window alone; four sources of keys, three of them
+// with a row for two tokens; four more that choose among the last source's candidates.
 void token(benchmark::State& state) {
   const int threads = static_cast<int>(state.range(1));
   const int64_t context = state.range(0);
   const auto backend = backend_of(threads);
   std::vector<IndexData> sources;
-  for (int source = 0; source < 4; ++source) {
+  for (int source = 0; source < 4; ++source)
     sources.emplace_back(*backend, source < 3 ? context / 2 : context);
-    sources.back().row.keys = sources.back().keys.data();
-  }
   std::vector<AttentionData> layers;
-  for (int layer = 0; layer < 40; ++layer) {
-    layers.emplace_back(4096);
-    AttentionData& data = layers.back();
-    data.row.ring = data.row.fresh = data.ring.data();
-    data.row.compressed = data.compressed.data();
-  }
+  for (int layer = 0; layer < 40; ++layer) layers.emplace_back(4096);
   double selecting = 0, best_selecting = 1e9;
   const double seconds = best_seconds(state, [&] {
     const auto begin = std::chrono::steady_clock::now();

@@ -21,7 +21,6 @@ void select(benchmark::State& state) {
   std::vector<IndexData> data;
   for (int64_t cache = 0; cache < caches; ++cache) {
     data.emplace_back(*backend, state.range(0));
-    data.back().row.keys = data.back().keys.data();
     if (role == Role::kUsesCandidates) backend->index_select(data.back().args(Role::kBuildsCandidates));
   }
   size_t next = 0;

@@ -180,12 +180,11 @@ std::string MemoryPlan::report() const {
   if (checkpoints_bytes > 0) line("checkpoints", checkpoints_bytes, "at most");
   line("activations", scratch_bytes, fmt::format("{} rows a step", options.step_rows));
   if (working_bytes > 0) line("working memory of operations", working_bytes, "");
-  if (engram_fetch_bytes > 0) line("Engram rows on their way", engram_fetch_bytes, "this step's and the next one's");
+  if (engram_fetch_bytes > 0)
+    line("Engram rows on their way", engram_fetch_bytes, "this step's and the next one's");
   line("tokenizer, logits, tokens", host_bytes, "");
   line("total", total_bytes(), "");
   line("budget", budget_bytes, fits() ? "fits" : "does not fit");
-  if (options.program_bytes > 0)
-    line("peak of the process", peak_bytes(), fmt::format("with {} that it holds already", format_bytes(options.program_bytes)));
   if (weights.draft_bytes > 0) line("not loaded: draft", weights.draft_bytes, "");
   if (weights.vision_bytes > 0) line("not loaded: vision", weights.vision_bytes, "");
 
