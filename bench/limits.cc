@@ -1,8 +1,11 @@
 #include "limits.h"
 
-#include <cpuid.h>
+#include "cpu/select.h"
+#include "limits_amx.h"
+
 #include <immintrin.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -45,15 +48,18 @@ double best_seconds(int threads, int tries, const std::function<void(int)>& work
   return best;
 }
 
-constexpr int64_t kBufferBytes = int64_t{1} << 30;
-constexpr int64_t kPieceBytes = int64_t{1} << 26;  // of one try; a piece returns after the whole buffer
+// Of one try: milliseconds even for many threads, so that their start does not count. A piece returns after the
+// whole buffer.
+constexpr int64_t kPieceBytes = int64_t{1} << 28;
 constexpr int64_t kAccumulators = 12;              // more than latency times throughput of every kind
 constexpr int64_t kSteps = 100'000;
+constexpr int64_t kTileSteps = 10'000;
 
 const char* read_buffer() {
   static const std::unique_ptr<char[]> buffer = [] {
-    std::unique_ptr<char[]> bytes(new char[kBufferBytes]);
-    std::memset(bytes.get(), 1, kBufferBytes);
+    const auto size = static_cast<size_t>(uncached_bytes());
+    std::unique_ptr<char[]> bytes(new char[size]);
+    std::memset(bytes.get(), 1, size);
     return bytes;
   }();
   return buffer.get();
@@ -113,7 +119,12 @@ struct Kind {
   int ops;  // of one instruction
   void (*chains)();
   bool (*is_available)();
+  int64_t instructions = kSteps * kAccumulators;
 };
+void bf16_tiles() { multiply_bf16_tiles(kTileSteps); }
+void int8_tiles() { multiply_int8_tiles(kTileSteps); }
+constexpr int64_t kTileProducts = kTileSteps * kTileChains;
+
 const Kind& kind_of(Rate rate) {
   static const Kind kinds[] = {
       {"AVX2 float32 FMA", 16, fma_avx2,
@@ -121,11 +132,21 @@ const Kind& kind_of(Rate rate) {
       {"AVX-512 float32 FMA", 32, fma_avx512, [] { return __builtin_cpu_supports("avx512f") != 0; }},
       {"AVX-512 bfloat16 dot", 64, dot_bf16, [] { return __builtin_cpu_supports("avx512bf16") != 0; }},
       {"AVX-512 int8 dot (VNNI)", 128, dot_int8, [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
+      {"AMX bfloat16", 2 * 16 * 16 * 32, bf16_tiles, has_amx, kTileProducts},
+      {"AMX int8", 2 * 16 * 16 * 64, int8_tiles, has_amx, kTileProducts},
   };
   return kinds[static_cast<int>(rate)];
 }
 
 }  // namespace
+
+int64_t uncached_bytes() {
+  constexpr int64_t kGiB = int64_t{1} << 30, kLargeCache = 64 << 20;
+  const bool cache_is_large = sysconf(_SC_LEVEL3_CACHE_SIZE) > kLargeCache;
+  const int64_t free_bytes = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  static const int64_t bytes = cache_is_large && free_bytes > 8 * kGiB ? 2 * kGiB : kGiB;
+  return bytes;
+}
 
 double read_bandwidth(int threads) {
   static std::map<int, double> measured;
@@ -133,10 +154,11 @@ double read_bandwidth(int threads) {
   if (result == 0) {
     const int64_t part = kPieceBytes / threads;
     const char* piece = read_buffer();
-    const char* end = piece + kBufferBytes;
+    const char* end = piece + uncached_bytes();
     const auto next_piece = [&] { piece = piece + kPieceBytes < end ? piece + kPieceBytes : read_buffer(); };
     double seconds = 1e9;
-    for (int attempt = 0; attempt < 96; ++attempt, next_piece())
+    constexpr int64_t kPasses = 6;
+    for (int64_t attempt = 0; attempt < kPasses * uncached_bytes() / kPieceBytes; ++attempt, next_piece())
       seconds = std::min(
           seconds, best_seconds(threads, 1, [&](int thread) { read_range(piece + thread * part, part); }));
     result = static_cast<double>(kPieceBytes) / seconds;
@@ -152,7 +174,7 @@ double peak_rate(Rate rate, int threads) {
   const Kind& kind = kind_of(rate);
   if (result == 0 && kind.is_available()) {
     const double seconds = best_seconds(threads, 300, [&](int) { kind.chains(); });
-    result = static_cast<double>(threads * kind.ops * kSteps * kAccumulators) / seconds;
+    result = static_cast<double>(threads * kind.ops * kind.instructions) / seconds;
   }
   return result;
 }
@@ -170,9 +192,6 @@ std::string cpu_model() {
   return "unknown processor";
 }
 
-bool has_amx() {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 24)) != 0;
-}
+bool has_amx() { return available_cpu_isas().front() == CpuIsa::kAmx; }
 
 }  // namespace fathom::bench

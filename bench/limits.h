@@ -2,17 +2,20 @@
 // because other work may share the machine.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace fathom::bench {
 
-/// Bytes a second that `threads` threads read from memory: a buffer far larger than the last cache.
-/// Measured once for each number of threads.
+/// Bytes that are far more than the last cache holds, for what is to come from memory.
+int64_t uncached_bytes();
+/// Bytes a second that `threads` threads read from memory, out of uncached_bytes(). Measured once for each
+/// number of threads.
 double read_bandwidth(int threads);
 
 /// Kinds of arithmetic that kernels may use.
-enum class Rate { kFmaAvx2, kFmaAvx512, kBf16Dot, kInt8Dot };
+enum class Rate { kFmaAvx2, kFmaAvx512, kBf16Dot, kInt8Dot, kBf16Amx, kInt8Amx };
 const char* rate_name(Rate rate);
 /// Operations a second (a multiplication and an addition are two) of `threads` threads with everything in
 /// registers. 0 where the machine lacks the instructions. Measured once for each pair.
@@ -22,7 +25,7 @@ double peak_rate(Rate rate, int threads);
 int usable_threads();
 /// "AMD EPYC" and the like.
 std::string cpu_model();
-/// Whether the processor has the AMX tile instructions (bf16 or int8), which no kernel uses.
+/// Whether there are AMX tile instructions and the system lets this process use them.
 bool has_amx();
 
 }  // namespace fathom::bench

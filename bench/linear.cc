@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -36,10 +37,30 @@ constexpr Kind kKinds[] = {{"fp8_tile32", DType::kFp8Tile32}, {"fp4_row32", DTyp
                            {"affine4", DType::kAffine, 4},    {"affine3", DType::kAffine, 3},
                            {"affine2", DType::kAffine, 2}};
 
+/// Bytes that make weights of any encoding, kept from one benchmark to the next: noise, below 0x3C so that every
+/// encoding stays finite. MXFP4 has its scales among the codes.
+std::byte* weight_data(size_t size, bool has_scales) {
+  static std::unique_ptr<std::byte[]> bytes;
+  static size_t filled = 0;
+  static bool filled_with_scales = false;
+  if (filled >= size && filled_with_scales == has_scales) return bytes.get();
+  constexpr size_t kPiece = 17 << 16;
+  std::minstd_rand random(1);
+  std::vector<std::byte> piece(kPiece);
+  for (size_t at = 0; at < kPiece; ++at)
+    piece[at] = has_scales && at % 17 == 0 ? std::byte{120} : static_cast<std::byte>(random() % 0x3C);
+  if (filled < size) bytes.reset(new std::byte[size]);
+  filled = std::max(filled, size);
+  filled_with_scales = has_scales;
+  for (size_t at = 0; at < filled; at += kPiece)
+    std::copy_n(piece.data(), std::min(kPiece, filled - at), bytes.get() + at);
+  return bytes.get();
+}
+
 /// Matrices side by side, so many that none is still cached when its turn comes again.
 struct Weights {
   std::vector<WeightMatrix> matrices;
-  std::vector<std::byte> data, scales;
+  std::vector<std::byte> scales;
 
   Weights(const Kind& kind, int64_t rows, int64_t cols, int64_t least_bytes) {
     WeightMatrix one;
@@ -54,18 +75,12 @@ struct Weights {
     one.scale_row_bytes = one.bias_row_bytes = affine ? cols / 64 * 2 : (cols + 31) / 32;
     const int64_t scale_bytes = rows * one.scale_row_bytes;
     const int64_t count = std::max<int64_t>(1, least_bytes / (rows * one.row_bytes));
-    data.resize(static_cast<size_t>(count * rows * one.row_bytes));
-    std::minstd_rand random(1);
-    // A megabyte of noise, repeated; bytes below 0x3C keep every encoding finite.
-    for (size_t at = 0; at < data.size(); ++at)
-      data[at] = at < (1 << 20) ? static_cast<std::byte>(random() % 0x3C) : data[at - (1 << 20)];
-    // Its scales stand among the codes.
-    if (kind.type == DType::kMXFP4)
-      for (size_t at = 0; at < data.size(); at += 17) data[at] = std::byte{120};
+    const std::byte* data =
+        weight_data(static_cast<size_t>(count * rows * one.row_bytes), kind.type == DType::kMXFP4);
     scales.assign(static_cast<size_t>(count * scale_bytes), std::byte{affine ? uint8_t{0x3C} : uint8_t{120}});
     for (int64_t index = 0; index < count; ++index) {
       WeightMatrix matrix = one;
-      matrix.data = data.data() + index * rows * one.row_bytes;
+      matrix.data = data + index * rows * one.row_bytes;
       matrix.scales = matrix.biases = scales.data() + index * scale_bytes;
       matrices.push_back(matrix);
     }
@@ -79,8 +94,19 @@ std::vector<float> bf16_rows(int64_t count) {
   return rows;
 }
 
+CpuIsa isa = CpuIsa::kAuto;  // --isa=NAME
+
 std::unique_ptr<Backend> backend_of(int64_t threads) {
-  return std::move(make_cpu_backend({.thread_count = static_cast<int>(threads)})).value();
+  return std::move(make_cpu_backend({.thread_count = static_cast<int>(threads), .isa = isa})).value();
+}
+
+// Of products in bfloat16 with the best instructions that the kernels use.
+double multiplication_limit(int threads) {
+  const CpuIsa used = isa == CpuIsa::kAuto ? available_cpu_isas().front() : isa;
+  return bench::peak_rate(used == CpuIsa::kAmx      ? bench::Rate::kBf16Amx
+                          : used == CpuIsa::kAvx512 ? bench::Rate::kBf16Dot
+                                                    : bench::Rate::kFmaAvx2,
+                          threads);
 }
 
 /// Best seconds of the iterations: the only number to trust on a machine with other work.
@@ -95,11 +121,11 @@ double best_seconds(benchmark::State& state, Function&& function) {
   return best;
 }
 
-// Arguments: kind, outputs, columns, threads. Every product takes another matrix of 1 GiB.
+// Arguments: kind, outputs, columns, threads. Every product takes another matrix.
 void decode(benchmark::State& state) {
   const Kind& kind = kKinds[state.range(0)];
   const int threads = static_cast<int>(state.range(3));
-  const Weights weights(kind, state.range(1), state.range(2), int64_t{1} << 30);
+  const Weights weights(kind, state.range(1), state.range(2), bench::uncached_bytes());
   const std::vector<float> in = bf16_rows(state.range(2));
   std::vector<float> out(static_cast<size_t>(state.range(1)));
   const auto backend = backend_of(threads);
@@ -129,8 +155,7 @@ void prefill(benchmark::State& state) {
     backend->linear({.in = in.data(), .weight = &weights.matrices[0], .rows = rows, .out = out.data(),
                      .round_to_bf16 = true, .inputs_are_bf16 = true});
   });
-  double limit = bench::peak_rate(bench::Rate::kBf16Dot, threads);
-  if (limit == 0) limit = bench::peak_rate(bench::Rate::kFmaAvx2, threads);
+  const double limit = multiplication_limit(threads);
   const double rate = 2.0 * static_cast<double>(rows * state.range(1) * state.range(2)) / seconds;
   state.SetLabel(kind.name);
   state.counters["GF/s"] = rate / 1e9;
@@ -152,10 +177,30 @@ void prefill_arguments(benchmark::internal::Benchmark* benchmark) {
     benchmark->Args({kind, 1024, 5120, 512, bench::usable_threads()});
   for (int64_t kind : {0, 1, 3})
     for (int64_t rows : {64, 2048}) benchmark->Args({kind, 512, 512, rows, bench::usable_threads()});
+  // Short enough to meet a shared machine idle, as the limit does; by threads; and as long prompts are multiplied:
+  // fp8, fp4, bf16, q4_k.
+  for (int64_t kind : {0, 1, 3, 9}) {
+    benchmark->Args({kind, 256, 5120, 512, 1});
+    for (int threads = 1; threads < bench::usable_threads(); threads *= 2)
+      benchmark->Args({kind, 1024, 5120, 512, threads});
+    for (int64_t rows : {512, 2048}) benchmark->Args({kind, 5120, 5120, rows, bench::usable_threads()});
+  }
 }
 BENCHMARK(decode)->Apply(decode_arguments)->UseRealTime()->MinTime(0.4);
 BENCHMARK(prefill)->Apply(prefill_arguments)->UseRealTime()->MinTime(0.4);
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int count, char** arguments) {
+  benchmark::Initialize(&count, arguments);
+  for (int index = 1; index < count; ++index) {
+    const std::string_view argument = arguments[index];
+    const Result<CpuIsa> named = parse_cpu_isa(argument.substr(argument.find('=') + 1));
+    if (!argument.starts_with("--isa=") || !named.ok()) {
+      fmt::print(stderr, "bench_linear: found {}, expected --isa=NAME or --benchmark_...\n", argument);
+      return 2;
+    }
+    isa = named.value();
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -11,7 +11,8 @@ int main() {
   for (int count = 1; count <= threads; count *= 2) fmt::print(" {:>12} thr", count);
   fmt::print("\n{:28}", "memory read, GB/s");
   for (int count = 1; count <= threads; count *= 2) fmt::print(" {:>16.1f}", read_bandwidth(count) / 1e9);
-  for (Rate rate : {Rate::kFmaAvx2, Rate::kFmaAvx512, Rate::kBf16Dot, Rate::kInt8Dot}) {
+  for (Rate rate : {Rate::kFmaAvx2, Rate::kFmaAvx512, Rate::kBf16Dot, Rate::kInt8Dot, Rate::kBf16Amx,
+                    Rate::kInt8Amx}) {
     fmt::print("\n{:28}", fmt::format("{}, GF/s", rate_name(rate)));
     for (int count = 1; count <= threads; count *= 2) fmt::print(" {:>16.1f}", peak_rate(rate, count) / 1e9);
   }

@@ -58,12 +58,36 @@ for fuzzer in build/sanitize/bin/fuzz_*; do
   echo "$name: $fuzz_seconds s without a finding"
 done
 
-stage "a CPU without AVX-512, emulated"
-# Kernels of the other instruction sets must not have leaked into common code.
-qemu="qemu-x86_64 -cpu Haswell"
-$qemu build/bin/cpu_test --gtest_brief=1 --gtest_filter='CpuSelect.*:CpuRows.R*:CpuLinear.Scales*:CpuExperts.MatchTheDefinition'
-$qemu build/bin/golden_test --gtest_brief=1 --gtest_filter='*ExactPrefill*g3*avx2*:*ExactPrefill*g6*portable*:*Official*/avx2'
-$qemu build/bin/fathom run --threads 1 -n 8 --temp 0 "Once upon a time" >/dev/null
+if [ "$(uname -m)" = x86_64 ]; then
+  stage "a CPU without AVX-512, emulated"
+  # Kernels of the other instruction sets must not have leaked into common code.
+  qemu="qemu-x86_64 -cpu Haswell"
+  $qemu build/bin/cpu_test --gtest_brief=1 \
+    --gtest_filter='CpuSelect.*:CpuRows.R*:CpuLinear.Scales*:CpuExperts.MatchTheDefinition'
+  $qemu build/bin/golden_test --gtest_brief=1 \
+    --gtest_filter='*ExactPrefill*g3*avx2*:*ExactPrefill*g6*portable*:*Official*/avx2'
+  $qemu build/bin/fathom run --threads 1 -n 8 --temp 0 "Once upon a time" >/dev/null
+
+  stage "64-bit ARM: cross-compiled without warnings, tests emulated"
+  cmake -G Ninja -S . -B build/arm64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DFATHOM_WERROR=ON >/dev/null
+  qemu=qemu-aarch64
+  if [ "$mode" = quick ]; then
+    ninja -C build/arm64 base_test tensor_test cpu_test golden_test fathom
+    for test in base tensor cpu; do
+      $qemu "build/arm64/bin/${test}_test" --gtest_brief=1
+    done
+    $qemu build/arm64/bin/golden_test --gtest_brief=1 \
+      --gtest_filter='*ExactPrefill*g3*neon*:*ExactPrefill*g6*neon:*Official*/neon*'
+    # Before the dot product extension.
+    $qemu -cpu cortex-a57 build/arm64/bin/cpu_test --gtest_brief=1 --gtest_filter='CpuSelect.*:CpuRows.R*'
+    $qemu build/arm64/bin/fathom run --threads 2 -n 8 --temp 0 "Once upon a time" >/dev/null
+  else
+    ninja -C build/arm64
+    # The emulator cannot map a file larger than memory.
+    GTEST_FILTER='-*OpensAHugeSparseFile*' \
+      ctest --test-dir build/arm64 --output-on-failure -j "$jobs" --timeout 3000 -E 'oracle|rooms|docs|cli|pack_tools'
+  fi
+fi
 
 stage "done"
 ctest --test-dir build --output-on-failure -R 'rooms|docs'

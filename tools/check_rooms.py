@@ -7,7 +7,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LOOSE_INLINE = re.compile(r"^\s*(inline\b|template\s*<|constexpr\s+[\w:<> ]+\()")
-KERNEL_FOLDER = re.compile(r"^src/cpu/(avx2|avx512|amx|neon)/")
+KERNEL_FOLDER = re.compile(r"^src/cpu/(avx2|avx512|amx|neon|neon_dot)/")
+EXTENDED = {"cpu/amx/": "cpu/avx512/"}    # kernel folder: the one whose headers it may include too
 LIMITS = {".h": 200, ".cc": 600, ".c": 600}
 
 
@@ -53,6 +54,7 @@ def check_file(path, tables, complain):
         complain(f"{path}: room {room} is not in docs/rooms.md")
         return
     own_folder = os.path.dirname(path)[len("src/"):] + "/"
+    own = tuple(folder for folder in (own_folder, EXTENDED.get(own_folder)) if folder)
     kernel = bool(KERNEL_FOLDER.match(path)) and not path.endswith("_test.cc")
     kernel_safe = kernel or path[len("src/"):].startswith(safe)
     unnamed = False                     # inside of an unnamed namespace
@@ -73,7 +75,7 @@ def check_file(path, tables, complain):
         if other != room and other not in rooms[room] and not (room == "apps" and not os.path.dirname(target)):
             allowed = ", ".join(sorted(rooms[room])) or "nothing else"
             complain(f'{path}:{number}: room {room} may not include "{target}" (allowed: {allowed})')
-        elif kernel_safe and not target.startswith(safe) and not (kernel and target.startswith(own_folder)):
+        elif kernel_safe and not target.startswith(safe) and not (kernel and target.startswith(own)):
             complain(f'{path}:{number}: "{target}" is not kernel-safe')
 
 

@@ -5,6 +5,8 @@ set -eu
 
 build="g++ cmake make ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libedit-dev"
 test="$build libgtest-dev libbenchmark-dev libpcre2-dev clang-19 libclang-rt-19-dev qemu-user python3"
+# For the build for 64-bit ARM on x86-64.
+arm64="g++-aarch64-linux-gnu libfmt-dev:arm64 libgtest-dev:arm64 libedit-dev:arm64 libpcre2-dev:arm64"
 
 case "${1:-build}" in
   build) packages=$build ;;
@@ -15,6 +17,11 @@ esac
 # The tokenizer is compared with one that runs on node; any node 18 or later will do, wherever it came from.
 if [ "${1:-build}" = test ] && ! { command -v node && command -v npm; } >/dev/null; then
   packages="$packages nodejs npm"
+fi
+
+machine=$(dpkg --print-architecture 2>/dev/null || true)
+if [ "${1:-build}" = test ] && [ "$machine" = amd64 ]; then
+  packages="$packages $arm64"
 fi
 
 missing=""
@@ -33,6 +40,9 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root="sudo"
 fi
 echo "setup.sh: installing$missing" >&2
+case "$missing" in
+  *:arm64*) $as_root dpkg --add-architecture arm64 ;;
+esac
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2

@@ -51,8 +51,8 @@ void ModelOptions::add_all(CLI::App& app) {
              "Memory that may be planned, e.g. 96GB or 80GiB (default: what the machine has available)");
   app.add_option("--backend", backend, "cpu (default) or reference: plain float32 loops, slow")
       ->check(CLI::IsMember({"cpu", "reference"}));
-  app.add_option("--cpu-isa", cpu_isa, "auto (default), avx512, avx2 or portable")
-      ->check(CLI::IsMember({"auto", "avx512", "avx2", "portable"}));
+  app.add_option("--cpu-isa", cpu_isa, "auto (default), amx, avx512, avx2, neon_dot, neon or portable")
+      ->check(CLI::IsMember({"auto", "amx", "avx512", "avx2", "neon_dot", "neon", "portable"}));
   app.add_option("--numerics", numerics,
                  "official (default), or exact: float32 without activation quantisers")
       ->check(CLI::IsMember({"official", "exact"}));

@@ -69,7 +69,7 @@ typedef struct fathom_engine_options {
   size_t size;
   const char* model_path;   /* folder, .safetensors, .gguf; NULL: $FATHOM_MODEL, else the embedded model */
   const char* backend;      /* "cpu" (default), "reference" */
-  const char* cpu_isa;      /* "auto" (default), "avx512", "avx2", "portable" */
+  const char* cpu_isa;      /* "auto" (default), "amx", "avx512", "avx2", "neon_dot", "neon", "portable" */
   const char* numerics;     /* "official" (default), "exact": float32 without activation quantisers */
   const char* ced;          /* "exact" (default), "bounded", "off": docs/model/encoder_decoder.md */
   int32_t threads;          /* 0: one a core */

@@ -33,6 +33,8 @@ int usable_core_count() {
 void pause_core() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");  // `yield` does nothing on most processors; this waits some tens of cycles
 #endif
 }
 

@@ -140,11 +140,16 @@ void project_down(const Context& context, Scratch& scratch, const Plan& plan, co
 using Stage = void (*)(const Context&, Scratch&, const Plan&, const Group&, int64_t first, int64_t choices,
                        int64_t begin, int64_t outputs);
 
+bool has_tiles(const Context& context, const ExpertFfnArgs& args) {
+  return args.numerics == Numerics::kOfficial && context.kernels->bf16_pack != nullptr;
+}
+
 // Tasks over (group, block of its choices, block of outputs).
 void run_stage(const Context& context, const Plan& plan, Stage stage, int64_t cols, int64_t outputs,
                int64_t block_outputs, int64_t work) {
   const int64_t output_blocks = (outputs + block_outputs - 1) / block_outputs;
-  const int64_t block_choices = activation_block_rows(cols);
+  const int64_t block_choices =
+      has_tiles(context, *plan.args) ? context.kernels->bf16_block_rows : activation_block_rows(cols);
   int64_t most = 0;
   for (int64_t index = 0; index < plan.group_count; ++index) most = std::max(most, plan.group(index).choices);
   const int64_t choice_blocks = (most + block_choices - 1) / block_choices;
@@ -162,8 +167,10 @@ void run_stage(const Context& context, const Plan& plan, Stage stage, int64_t co
 
 void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
   if (args.rows == 0) return;
-  constexpr int64_t kUpOutputs = 32;  // one group of the quantiser
-  constexpr int64_t kDownOutputs = 64;
+  // A group of the quantiser is 32. Rows that share an expert are put side by side once a task.
+  const bool large = args.rows > 1 && has_tiles(context, args);
+  const int64_t up_outputs = large ? context.kernels->bf16_block_weights : 32;
+  const int64_t down_outputs = large ? context.kernels->bf16_block_weights : 64;
   Plan plan = make_plan(context, args);
   const int64_t work = plan.choices * args.inter * args.dim;
   const int64_t places = args.rows * args.experts_per_token;
@@ -174,13 +181,13 @@ void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
     plan.shared_in =
         prepare_rows(context, args.shared->gate, args.shared_in, args.rows, *context.more_prepared);
   }
-  run_stage(context, plan, project_up, args.dim, args.inter, kUpOutputs, 2 * work);
+  run_stage(context, plan, project_up, args.dim, args.inter, up_outputs, 2 * work);
   if (official) {
     plan.down_in = prepare_rows(context, args.routed->down, plan.hidden, places, *context.prepared);
     plan.shared_down_in = prepare_rows(context, args.shared->down, plan.hidden + places * args.inter,
                                        args.rows, *context.more_prepared);
   }
-  run_stage(context, plan, project_down, args.inter, args.dim, kDownOutputs, work);
+  run_stage(context, plan, project_down, args.inter, args.dim, down_outputs, work);
 
   // Ids ascend within a row, so the slots' order is the order of the sum; the shared expert comes last.
   run_rows(context, args.rows, (args.experts_per_token + 2) * args.dim / 2, [&](int64_t row, int) {

@@ -2,7 +2,7 @@
 //
 // Kernel-safe: plain structs and declarations only, so that files compiled with instruction set flags may
 // include it (docs/rooms.md). The bodies are in cpu/generic/, written once over a small vector vocabulary;
-// avx2/, avx512/ and portable.cc each compile them with theirs.
+// avx2/, avx512/, amx/, neon/ and portable.cc each compile them with theirs.
 //
 // Order of summation. Every float32 dot product is one accumulator of the vector's lanes that walks the
 // columns in order with fused multiply-adds (portable: multiply, then add), then one fixed tree over the
@@ -75,15 +75,19 @@ struct Panel {
 
 // Products in bfloat16: activation rows in the form that `bf16_prepare` gives them, for one encoding.
 struct Bf16Rows {
-  const uint8_t* const* in;  // [rows]
+  const uint8_t* const* in;  // [rows]; tiled: the tiles of rows 0, 16, ...
   float* const* out;         // [rows]
   int64_t rows;
+  int is_tiled;   // whether every 16 rows stand as bf16_pack makes them
+  uint8_t* work;  // bf16_work_bytes, 64-byte aligned, where the table has it
 };
 struct Bf16Panel {
   const uint8_t* data;  // [rows, row_bytes] from `bf16_decode`
   int64_t rows;
   int64_t row_bytes;
-  int scaled_vectors;  // vectors that share a vector of scales; 0: weights without scales
+  enum Encoding encoding;
+  int64_t cols;
+  int scaled_vectors;  // bfloat16 only: vectors that share a vector of scales; 0: weights without scales
   int has_floor;
 };
 
@@ -123,13 +127,20 @@ struct Kernels {
   void (*bf16_prepare)(const struct EncodedMatrix* matrix, const float* in, uint8_t* out);
   // Whether this path may be taken for a weight row: its scales leave bfloat16 exact.
   int (*bf16_row_is_exact)(const struct EncodedMatrix* matrix, int64_t row);
-  // The same results to the bit, without (up to fused_rows rows) and with a panel in between.
+  // The same results to the bit, without (up to bf16_fused_rows rows) and with a panel in between.
+  int64_t bf16_fused_rows;
   void (*bf16_dot)(const struct EncodedMatrix* matrix, int64_t row, int64_t count,
                    const struct Bf16Rows* rows);
   int64_t (*bf16_panel_row_bytes)(const struct EncodedMatrix* matrix);
   void (*bf16_decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, struct Bf16Panel* panel,
                       uint8_t* data);
   void (*bf16_dot_panel)(const struct Bf16Panel* panel, const struct Bf16Rows* rows);
+  // For instruction sets that multiply tiles, null elsewhere. Puts up to 16 prepared rows side by side, in as much
+  // memory as 16 rows take; the working memory of bf16_dot; and the weight rows and activation rows that one call
+  // of it should take.
+  void (*bf16_pack)(const uint8_t* const* rows, int64_t count, int64_t row_bytes, uint8_t* out);
+  int64_t (*bf16_work_bytes)(const struct EncodedMatrix* matrix, int64_t count, int64_t rows);
+  int64_t bf16_block_weights, bf16_block_rows;
 
   // Cache rows: codes, then scales (tensor/quantize.h). width is a multiple of 32, for q4c of 16.
   void (*decode_q8)(const uint8_t* packed, float* out, int64_t width);
@@ -179,5 +190,8 @@ struct Kernels {
 const struct Kernels* portable_kernels(void);
 const struct Kernels* avx2_kernels(void);
 const struct Kernels* avx512_kernels(void);
+const struct Kernels* amx_kernels(void);
+const struct Kernels* neon_kernels(void);
+const struct Kernels* neon_dot_kernels(void);
 
 }  // namespace fathom::cpu

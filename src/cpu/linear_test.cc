@@ -5,7 +5,7 @@ namespace {
 
 // Two orders of summing n products of float32 differ by about 2^-24 * sqrt(n) of the norm of the terms; the
 // results' norm is of that size for random signs.
-constexpr Bound kExact = {.of_norm = 1e-5f};
+constexpr Bound kExact = {.of_norm = 1e-5f, .of_norm_in_tiles = 4e-5f};
 constexpr Bound kRounded = {.of_norm = 1e-5f, .flipped_share = 0.01f};
 
 // Every encoding of weights.
@@ -14,6 +14,13 @@ constexpr DType kWeightTypes[] = {
     DType::kMXFP4,   DType::kQ8_0,  DType::kQ2_K,   DType::kQ3_K,      DType::kQ4_K,     DType::kQ5_K,
     DType::kQ6_K,    DType::kIQ1_S, DType::kIQ1_M,  DType::kIQ2_XXS,   DType::kIQ2_XS,   DType::kIQ2_S,
     DType::kIQ3_XXS, DType::kIQ3_S, DType::kIQ4_NL, DType::kIQ4_XS,    DType::kAffine};
+
+// bfloat16 numbers that kernels with fixed-point activations take exactly as well: multiples of 2^-10 below 8.
+std::vector<float> even_bf16s(uint32_t seed, int64_t count) {
+  std::vector<float> values = Random(seed).bf16s(count);
+  for (float& value : values) value = std::nearbyint(value * 1024.0f) / 1024.0f;
+  return values;
+}
 
 struct Case {
   bool rounded = false;
@@ -24,7 +31,7 @@ struct Case {
 void check_weight(const TestWeight& weight, int64_t rows, const Case& how) {
   const int64_t outputs = weight.matrix.rows, cols = weight.matrix.cols;
   const std::vector<float> in =
-      how.bf16_inputs ? Random(5).bf16s(rows * cols) : Random(5).floats(rows * cols);
+      how.bf16_inputs ? even_bf16s(5, rows * cols) : Random(5).floats(rows * cols);
   check_operation(
       "linear", rows, outputs,
       [&](Backend& backend, int64_t first, int64_t count, float* out) {
@@ -77,6 +84,44 @@ TEST(CpuLinear, ScalesAtTheEndsOfTheirRange) {
   }
 }
 
+// What is far smaller than the largest activation of its block may be rounded, to 2^-15 of that at most.
+TEST(CpuLinear, SmallActivationsBesideLargeOnes) {
+  constexpr int64_t kCols = 512, kOutputs = 24, kRows = 5;
+  std::vector<float> in = Random(15).bf16s(kRows * kCols);
+  for (size_t k = 0; k < in.size(); ++k) in[k] = std::ldexp(in[k], -static_cast<int>(k * 7 % 20));
+  in[300] = 7.96875f;  // 255 * 2^-5: all eight bits set
+  for (DType type : kWeightTypes) {
+    const TestWeight weight = make_weight(type, kOutputs, kCols, 16);
+    std::vector<float> row(kCols);
+    for (CpuIsa isa : available_cpu_isas()) {
+      SCOPED_TRACE(testing::Message() << dtype_name(type) << ' ' << cpu_isa_name(isa));
+      std::vector<float> out(kRows * kOutputs);
+      backend_of(isa, 1)->linear({.in = in.data(),
+                                  .weight = &weight.matrix,
+                                  .rows = kRows,
+                                  .out = out.data(),
+                                  .round_to_bf16 = false,
+                                  .inputs_are_bf16 = true});
+      for (int64_t output = 0; output < kOutputs; ++output) {
+        decode_row(weight.matrix, output, row.data());
+        for (int64_t m = 0; m < kRows; ++m) {
+          double expected = 0, allowed = 0;
+          float largest = 0;
+          for (int64_t k = 0; k < kCols; ++k) {
+            const float x = in[static_cast<size_t>(m * kCols + k)], w = row[static_cast<size_t>(k)];
+            expected += double{x} * w;
+            allowed += 1e-6 * std::fabs(double{x} * w);
+            largest = std::max(largest, std::fabs(x));
+          }
+          for (const float w : row) allowed += std::ldexp(largest, -15) * std::fabs(double{w});
+          ASSERT_NEAR(out[static_cast<size_t>(m * kOutputs + output)], expected, allowed)
+              << "row " << m << ", output " << output;
+        }
+      }
+    }
+  }
+}
+
 TEST(CpuLinear, ColumnsNeedNotFillABlock) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32})
     for (int64_t cols : {1, 7, 31, 33, 40, 100})
@@ -92,6 +137,7 @@ TEST(CpuLinear, RowCountsAroundTheTiles) {
 
 TEST(CpuLinear, LargeEnoughForBlocksOfActivationRows) {
   check_linear(DType::kBF16, 40, 2048, 130, {.bf16_inputs = true});
+  check_linear(DType::kQ4_K, 70, 1280, 70, {.bf16_inputs = true});
 }
 
 TEST(CpuLinear, ResultsRoundToBfloat16) { check_linear(DType::kFp4Row32, 64, 256, 11, {.rounded = true}); }

@@ -35,10 +35,9 @@ std::optional<Encoding> encoding_of(DType type) {
   }
 }
 
-// What the kernels read directly; nothing for the other encodings.
-std::optional<EncodedMatrix> encoded(const Kernels& kernels, const WeightMatrix& weight) {
+std::optional<EncodedMatrix> encoded(const WeightMatrix& weight) {
   const std::optional<Encoding> encoding = encoding_of(weight.type);
-  if (!encoding || !kernels.decodes(*encoding)) return std::nullopt;
+  if (!encoding) return std::nullopt;
   EncodedMatrix matrix = {};
   matrix.encoding = *encoding;
   matrix.data = reinterpret_cast<const uint8_t*>(weight.data);
@@ -64,7 +63,8 @@ int64_t panel_stride(int64_t cols) { return (cols + 31) / 32 * 32 + 16; }
 void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatrix& weight,
                       const std::optional<EncodedMatrix>& matrix, int64_t first_row, int64_t count,
                       const DotRows& rows) {
-  if (matrix && rows.rows <= kernels.fused_rows && kernels.is_fused(matrix->encoding)) {
+  const bool decodes = matrix && kernels.decodes(matrix->encoding);
+  if (decodes && rows.rows <= kernels.fused_rows && kernels.is_fused(matrix->encoding)) {
     kernels.dot_encoded(&*matrix, first_row, count, &rows);
     return;
   }
@@ -73,7 +73,7 @@ void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatr
   float** out = scratch.out.get(rows.rows);
   for (int64_t begin = 0; begin < count; begin += kPanelRows) {
     const int64_t panel_rows = std::min(kPanelRows, count - begin);
-    if (matrix) {
+    if (decodes) {
       kernels.decode(&*matrix, first_row + begin, panel_rows, panel, stride);
     } else {
       for (int64_t row = 0; row < panel_rows; ++row) {
@@ -90,8 +90,11 @@ void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatr
 
 void multiply_bf16(const Kernels& kernels, Scratch& scratch, const EncodedMatrix& matrix, int64_t first_row,
                    int64_t count, const Bf16Rows& rows) {
-  if (rows.rows <= kernels.fused_rows) {
-    kernels.bf16_dot(&matrix, first_row, count, &rows);
+  if (rows.rows <= kernels.bf16_fused_rows) {
+    Bf16Rows with_memory = rows;
+    if (kernels.bf16_work_bytes != nullptr)
+      with_memory.work = scratch.units.get(kernels.bf16_work_bytes(&matrix, count, rows.rows));
+    kernels.bf16_dot(&matrix, first_row, count, &with_memory);
     return;
   }
   uint8_t* data = scratch.units.get(kPanelRows * kernels.bf16_panel_row_bytes(&matrix));
@@ -116,7 +119,7 @@ int64_t activation_block_rows(int64_t cols) {
 PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                           Buffer<uint8_t>& memory) {
   const Kernels& kernels = *context.kernels;
-  const std::optional<EncodedMatrix> matrix = encoded(kernels, weight);
+  const std::optional<EncodedMatrix> matrix = encoded(weight);
   if (!matrix || kernels.bf16_row_bytes == nullptr) return {};
   const int64_t row_bytes = kernels.bf16_row_bytes(&*matrix);
   if (row_bytes == 0) return {};
@@ -127,18 +130,42 @@ PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, co
   return {.type = weight.type, .data = data, .row_bytes = row_bytes};
 }
 
+PreparedRows prepare_tiles(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
+                           int64_t groups, Buffer<uint8_t>& memory) {
+  const Kernels& kernels = *context.kernels;
+  const std::optional<EncodedMatrix> matrix = encoded(weight);
+  if (!matrix || kernels.bf16_row_bytes == nullptr) return {};
+  const int64_t row_bytes = kernels.bf16_row_bytes(&*matrix);
+  if (row_bytes == 0) return {};
+  const int64_t group_tiles = (rows + kTileRows - 1) / kTileRows;
+  uint8_t* data = memory.get(groups * group_tiles * kTileRows * row_bytes);
+  const auto prepare = [&](int64_t tile, int thread) {
+    const int64_t group = tile / group_tiles, first = tile % group_tiles * kTileRows;
+    const int64_t count = std::min(kTileRows, rows - first);
+    uint8_t* prepared = context.scratch_of(thread).units.get(kTileRows * row_bytes);
+    const uint8_t* row[kTileRows];
+    for (int64_t m = 0; m < count; ++m) {
+      row[m] = prepared + m * row_bytes;
+      kernels.bf16_prepare(&*matrix, in + ((first + m) * groups + group) * weight.cols, prepared + m * row_bytes);
+    }
+    kernels.bf16_pack(row, count, row_bytes, data + tile * kTileRows * row_bytes);
+  };
+  run_rows(context, groups * group_tiles, kTileRows * weight.cols / 2, prepare);
+  return {.type = weight.type, .data = data, .row_bytes = row_bytes, .group_tiles = group_tiles};
+}
+
 // Weight rows whose scales leave the range of bfloat16 are multiplied again in float32, for all activation rows.
 // They are looked for afterwards, when the scales have been read anyway.
 void multiply_rows(const Kernels& kernels, Scratch& scratch, const WeightMatrix& weight, int64_t first_row,
-                   int64_t count, const DotRows& rows, const uint8_t* const* prepared) {
+                   int64_t count, const DotRows& rows, const uint8_t* const* prepared, bool is_tiled) {
   if (rows.rows == 0) return;
-  const std::optional<EncodedMatrix> matrix = encoded(kernels, weight);
+  const std::optional<EncodedMatrix> matrix = encoded(weight);
   if (prepared == nullptr) {
     multiply_float32(kernels, scratch, weight, matrix, first_row, count, rows);
     return;
   }
   multiply_bf16(kernels, scratch, *matrix, first_row, count,
-                {.in = prepared, .out = rows.out, .rows = rows.rows});
+                {.in = prepared, .out = rows.out, .rows = rows.rows, .is_tiled = is_tiled});
   for (int64_t row = 0; row < count; ++row) {
     if (kernels.bf16_row_is_exact(&*matrix, first_row + row)) continue;
     float** out = scratch.row_out.get(rows.rows);

@@ -8,9 +8,9 @@
 
 namespace fathom {
 
-enum class CpuIsa : uint8_t { kAuto, kPortable, kAvx2, kAvx512 };
+enum class CpuIsa : uint8_t { kAuto, kPortable, kAvx2, kAvx512, kAmx, kNeon, kNeonDot };
 
-/// "auto", "portable", "avx2" or "avx512".
+/// "auto", "amx", "avx512", "avx2", "neon_dot" (NEON with the dot product extension), "neon" or "portable".
 Result<CpuIsa> parse_cpu_isa(std::string_view name);
 std::string_view cpu_isa_name(CpuIsa isa);
 

@@ -4,7 +4,8 @@ namespace fathom::cpu_testing {
 namespace {
 
 TEST(CpuSelect, NamesAreReadBack) {
-  for (CpuIsa isa : {CpuIsa::kAuto, CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512})
+  for (CpuIsa isa : {CpuIsa::kAuto, CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx,
+                     CpuIsa::kNeon, CpuIsa::kNeonDot})
     EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)).value(), isa);
   const auto bad = parse_cpu_isa("sse9");
   ASSERT_FALSE(bad.ok());
@@ -23,7 +24,7 @@ TEST(CpuSelect, PortableIsAlwaysThereAndAutoTakesTheBest) {
 
 TEST(CpuSelect, WhatTheMachineLacksIsRefused) {
   const std::vector<CpuIsa> available = available_cpu_isas();
-  for (CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx, CpuIsa::kNeon, CpuIsa::kNeonDot}) {
     if (std::find(available.begin(), available.end(), isa) != available.end()) continue;
     const auto backend = make_cpu_backend({.thread_count = 1, .isa = isa});
     ASSERT_FALSE(backend.ok());

@@ -13,34 +13,43 @@ constexpr int64_t kGroupRows = 8;   // rows that the indexer scores together
 constexpr int64_t kPad = 32 + 16;   // columns of a panel beyond the matrix's, at most
 constexpr int64_t kExpertOutputs = 32;
 
-EncodedMatrix matrix_of(int encoding, int64_t cols) {
-  EncodedMatrix matrix = {};
-  matrix.encoding = static_cast<Encoding>(encoding);
-  matrix.cols = cols;
-  matrix.bits = 8;
-  matrix.group = 64;
-  return matrix;
+// The largest answer for any encoding. Which ones a pack has is not known here, and they differ little.
+template <class Function>
+int64_t for_encodings(const Kernels& kernels, int64_t cols, Function&& function) {
+  int64_t most = 0;
+  if (kernels.bf16_row_bytes == nullptr) return most;
+  for (int encoding = 0; encoding <= kEncodingAffine; ++encoding)
+    for (const int rows_a_scale : {1, 32}) {
+      EncodedMatrix matrix = {};
+      matrix.encoding = static_cast<Encoding>(encoding);
+      matrix.cols = cols;
+      matrix.scale_row_shift = rows_a_scale == 32 ? 5 : 0;
+      matrix.bits = 8;
+      matrix.group = 64;
+      if (kernels.bf16_row_bytes(&matrix) > 0) most = std::max(most, function(matrix));
+    }
+  return most;
 }
 
-// Of the encoding that needs most. Which one a pack has is not known here, and they differ little.
 int64_t prepared_row_bytes(const Kernels& kernels, int64_t cols) {
-  int64_t most = 0;
-  if (kernels.bf16_row_bytes == nullptr) return 0;
-  for (int encoding = 0; encoding <= kEncodingAffine; ++encoding) {
-    const EncodedMatrix matrix = matrix_of(encoding, cols);
-    most = std::max(most, kernels.bf16_row_bytes(&matrix));
-  }
-  return most;
+  return for_encodings(kernels, cols, [&](const EncodedMatrix& m) { return kernels.bf16_row_bytes(&m); });
 }
 
-int64_t panel_row_bytes(const Kernels& kernels, int64_t cols) {
-  int64_t most = 0;
-  if (kernels.bf16_row_bytes == nullptr) return 0;
-  for (int encoding = 0; encoding <= kEncodingAffine; ++encoding) {
-    const EncodedMatrix matrix = matrix_of(encoding, cols);
-    if (kernels.bf16_row_bytes(&matrix) > 0) most = std::max(most, kernels.bf16_panel_row_bytes(&matrix));
-  }
-  return most;
+// Where a task decodes weight rows, packs rows into a tile, or keeps tiles.
+int64_t unit_bytes(const Kernels& kernels, int64_t cols, int64_t rows) {
+  return for_encodings(kernels, cols, [&](const EncodedMatrix& m) {
+    int64_t most = kTileRows * kernels.bf16_row_bytes(&m);
+    if (kernels.bf16_panel_row_bytes != nullptr)
+      most = std::max(most, kPanelRows * kernels.bf16_panel_row_bytes(&m));
+    if (kernels.bf16_work_bytes != nullptr)
+      for (const int64_t count : {std::min(rows, kTileRows), std::min(rows, kernels.bf16_block_rows)})
+        most = std::max(most, kernels.bf16_work_bytes(&m, kernels.bf16_block_weights, count));
+    return most;
+  });
+}
+
+int64_t whole_tiles(const Kernels& kernels, int64_t rows) {
+  return kernels.bf16_pack == nullptr ? rows : (rows + kTileRows - 1) / kTileRows * kTileRows;
 }
 
 template <class... Counts>
@@ -52,10 +61,11 @@ void add_products(const Kernels& kernels, const WorkShape& s, WorkSizes& sizes) 
   const int64_t widest = std::max(s.widest_input, s.streams * s.dim);
   sizes.panel = largest(sizes.panel, kPanelRows * (widest + kPad));
   sizes.rows = largest(sizes.rows, s.rows);
-  sizes.units = largest(sizes.units, kPanelRows * panel_row_bytes(kernels, s.widest_input));
+  sizes.units = largest(sizes.units, unit_bytes(kernels, s.widest_input, s.rows));
   const int64_t grouped = s.output_groups == 0 ? 0 : int64_t{s.heads} * s.head_dim / s.output_groups;
-  sizes.prepared = largest(sizes.prepared, s.rows * prepared_row_bytes(kernels, s.widest_input),
-                           s.rows * s.output_groups * prepared_row_bytes(kernels, grouped));
+  const int64_t rows = whole_tiles(kernels, s.rows);
+  sizes.prepared = largest(sizes.prepared, rows * prepared_row_bytes(kernels, s.widest_input),
+                           rows * s.output_groups * prepared_row_bytes(kernels, grouped));
   // Projections of hyper-connections.
   sizes.floats = largest(sizes.floats, s.rows * (2 + s.streams) * s.streams);
 }

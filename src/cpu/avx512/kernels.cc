@@ -12,28 +12,6 @@
 namespace fathom::cpu {
 namespace {
 
-// Calls `call(encoding)` with the encoding as a constant.
-#define FATHOM_ENCODINGS(with)                                                                        \
-  with(kEncodingQ3K) with(kEncodingQ5K) with(kEncodingQ6K) with(kEncodingIq1S) with(kEncodingIq1M)    \
-  with(kEncodingIq2Xxs) with(kEncodingIq2Xs) with(kEncodingIq2S) with(kEncodingIq3Xxs)                \
-  with(kEncodingIq3S) with(kEncodingIq4Nl) with(kEncodingIq4Xs)
-#define FATHOM_BF16_ENCODINGS(with)                                                                   \
-  with(kEncodingBf16) with(kEncodingFp8) with(kEncodingFp4) with(kEncodingMxfp4) with(kEncodingQ8_0)  \
-  with(kEncodingQ2K) with(kEncodingQ4K) FATHOM_ENCODINGS(with)
-
-int decodes_all(enum Encoding) { return 1; }
-
-void decode_any(const struct EncodedMatrix* m, int64_t row, int64_t count, float* panel, int64_t stride) {
-  switch (m->encoding) {
-#define FATHOM_CASE(encoding) \
-  case encoding: return decode_floats_as(encoding, m, row, count, panel, stride);
-    FATHOM_ENCODINGS(FATHOM_CASE)
-    FATHOM_CASE(kEncodingAffine)
-#undef FATHOM_CASE
-    default: return decode(m, row, count, panel, stride);
-  }
-}
-
 // With the width of the codes as a constant.
 void bf16_dot_affine(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
   struct EncodedMatrix known = *m;
@@ -82,6 +60,7 @@ struct Kernels avx512_table() {
   table.bf16_row_bytes = bf16_row_bytes;
   table.bf16_prepare = bf16_prepare;
   table.bf16_row_is_exact = bf16_row_is_exact;
+  table.bf16_fused_rows = kFusedRows;
   table.bf16_dot = bf16_dot;
   table.bf16_panel_row_bytes = bf16_panel_row_bytes;
   table.bf16_decode = bf16_decode;
