@@ -27,6 +27,8 @@ class TimedBackend final : public Backend {
   explicit TimedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
   std::string description() const override { return backend_->description(); }
   bool supports(DType type) const override { return backend_->supports(type); }
+  int64_t working_bytes(const WorkShape& shape) const override { return backend_->working_bytes(shape); }
+  Result<void> reserve(const WorkShape& shape) override { return backend_->reserve(shape); }
   void* allocate(size_t bytes) override { return backend_->allocate(bytes); }
   void release(void* memory) override { backend_->release(memory); }
   void upload(void* to, const void* from, size_t bytes) override { backend_->upload(to, from, bytes); }

@@ -9,7 +9,7 @@ page=docs/benchmarks/cpu.md
   echo
   echo "$(date -u +%F), commit $(git rev-parse --short HEAD), load $(cut -d' ' -f1 /proc/loadavg) at the start."
   echo "Written by \`make bench\`. A figure is the best of many short runs."
-  for program in machine linear model; do
+  for program in machine linear attention index_select thread_pool model; do
     echo
     echo "\`bench_$program\`"
     echo

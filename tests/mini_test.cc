@@ -66,6 +66,12 @@ class Mini : public ::testing::Test {
     return nll;
   }
 
+  static std::vector<int32_t> some_tokens(size_t count) {
+    std::vector<int32_t> tokens(count);
+    for (size_t at = 0; at < count; ++at) tokens[at] = static_cast<int32_t>(at * 2654435761u % 7919 + 100);
+    return tokens;
+  }
+
   std::unique_ptr<Backend> backend_ = unwrap(make_cpu_backend({.thread_count = 2}));
   GoldenFile golden_{data_path("mini/golden.safetensors")};
   std::vector<float> last_document_logits_;
@@ -73,6 +79,22 @@ class Mini : public ::testing::Test {
 
 double mean(const std::vector<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// What is reserved is what was planned, and no operation of a step takes more.
+TEST_F(Mini, StepsStayInTheReservedMemory) {
+  for (const CpuIsa isa : available_cpu_isas())
+    for (const Numerics numerics : {Numerics::kOfficial, Numerics::kExact}) {
+      backend_ = unwrap(make_cpu_backend({.thread_count = 3, .isa = isa}));
+      auto model = load({.numerics = numerics, .ced = CedMode::kOff, .step_rows = 200});
+      auto state = unwrap(model->new_state(900));
+      const int64_t reserved = cpu_working_bytes_held(*backend_);
+      EXPECT_EQ(reserved, backend_->working_bytes(work_shape(model->config(), 200, 900)));
+      const std::vector<int32_t> tokens = some_tokens(899);
+      last_logits(*model, *state, tokens, 200);
+      last_logits(*model, *state, std::span(tokens).first(1));
+      EXPECT_EQ(cpu_working_bytes_held(*backend_), reserved) << cpu_isa_name(isa);
+    }
 }
 
 TEST_F(Mini, ExactLogLikelihoods) {

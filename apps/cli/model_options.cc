@@ -59,6 +59,7 @@ void ModelOptions::add_all(CLI::App& app) {
   app.add_option("--ced", ced, "Decoder layers during prefill: exact (default), bounded (approximate) or off")
       ->check(CLI::IsMember({"exact", "bounded", "off"}));
   add_number(app, "-t,--threads", threads, 0, 1024, "Threads that compute; 0: one a core (default)");
+  app.add_flag("--pin", pin, "Keep each of these threads on a core of its own, the first apart");
   add_number(app, "--io-threads", io_threads, 0, 1024, "Reads in flight for Engram rows; 0: 8 (default)");
   app.add_option("--engram", engram, "Another copy of the pack, whose Engram tables are read instead");
   add_number(app, "--step-rows", step_rows, 0, 65536,
@@ -75,12 +76,14 @@ fathom_engine_options ModelOptions::engine_options() const {
   options.numerics = or_null(numerics);
   options.ced = or_null(ced);
   options.threads = threads;
+  options.pin_threads = pin;
   options.io_threads = io_threads;
   options.engram_path = or_null(engram);
   options.step_rows = step_rows;
   options.sessions = sessions;
   options.context_tokens = context_tokens;
   options.budget_bytes = budget_bytes;
+  if (!keeps_checkpoints) options.checkpoint_bytes = -1;
   return options;
 }
 

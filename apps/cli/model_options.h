@@ -20,6 +20,8 @@ struct ModelOptions {
   int64_t context_tokens = 0;
   int64_t budget_bytes = 0;
   bool verbose = false;
+  bool pin = false;
+  bool keeps_checkpoints = true;  // of prompts, to come back to
 
   /// -m only.
   void add_path(CLI::App& app);

@@ -21,6 +21,7 @@ struct Options {
 std::string to_json(const fathom_memory_plan& plan) {
   const nlohmann::ordered_json json = {{"fits", plan.fits},
                                        {"total_bytes", plan.total_bytes},
+                                       {"peak_bytes", plan.total_bytes + plan.program_bytes},
                                        {"budget_bytes", plan.budget_bytes},
                                        {"largest_context_tokens", plan.largest_context_tokens},
                                        {"dense_bytes", plan.dense_bytes},
@@ -31,7 +32,11 @@ std::string to_json(const fathom_memory_plan& plan) {
                                        {"kv_bytes", plan.kv_bytes},
                                        {"tail_bytes", plan.tail_bytes},
                                        {"checkpoint_bytes", plan.checkpoint_bytes},
-                                       {"scratch_bytes", plan.scratch_bytes}};
+                                       {"scratch_bytes", plan.scratch_bytes},
+                                       {"working_bytes", plan.working_bytes},
+                                       {"engram_fetch_bytes", plan.engram_fetch_bytes},
+                                       {"host_bytes", plan.host_bytes},
+                                       {"program_bytes", plan.program_bytes}};
   return json.dump(2);
 }
 

@@ -220,6 +220,7 @@ Command add_run(CLI::App& app) {
              "Tokens at most (default 512); -1: until the model ends or the context is full");
   add_output_options(*command, *options);
   options->sampling.add_to(*command);
+  options->model.keeps_checkpoints = false;  // one prompt
   options->model.add_all(*command);
   command->footer(
       "Only the text goes to standard output; speed, seed and why it ended go to standard error.\n\n"

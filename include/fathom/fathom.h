@@ -83,6 +83,7 @@ typedef struct fathom_engine_options {
   fathom_progress_fn progress; /* of opening */
   void* progress_user;
   const char* engram_path;  /* another copy of the pack, maybe on another disk, whose Engram tables are read */
+  bool pin_threads;         /* each to a core of its own, the calling one apart */
 } fathom_engine_options;
 void fathom_engine_options_init(fathom_engine_options* options);
 
@@ -104,7 +105,7 @@ typedef struct fathom_engine_info {
   int64_t max_context_tokens; /* what the model was made for */
   int64_t file_bytes;
   int64_t weight_bytes;       /* resident: without Engram tables, draft and vision */
-  int64_t planned_bytes;      /* weights, scratch and live sessions */
+  int64_t planned_bytes;      /* the plan without its sessions, and live sessions */
   int64_t budget_bytes;
   int64_t engram_rows_asked, engram_rows_read, engram_bytes_read; /* since it was opened */
   bool has_engram, has_draft, has_vision;
@@ -134,6 +135,10 @@ typedef struct fathom_memory_plan {
   int64_t total_bytes, budget_bytes;
   int64_t largest_context_tokens; /* that fits, other things equal; 0: not even one token */
   bool fits;
+  int64_t working_bytes;      /* of the backend's operations */
+  int64_t engram_fetch_bytes; /* table rows on their way */
+  int64_t host_bytes;         /* tokenizer, logits, token lists */
+  int64_t program_bytes;      /* what the process holds already: not in the total, but in its peak */
 } fathom_memory_plan;
 /* `plan` and `report` (a table with advice) may be NULL. */
 fathom_status fathom_plan(const fathom_engine_options* options, fathom_memory_plan* plan, char** report);

@@ -5,6 +5,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/result.h"
+
 namespace fathom {
 
 /// A reference to a callable, for the length of one call. Copies nothing, allocates nothing.
@@ -39,6 +41,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int thread_count() const;
+  /// Binds every thread but the caller's to a core of its own, leaving the first core that this process may use
+  /// for the caller. kInvalidArgument if there are more threads than cores.
+  Result<void> pin();
   /// Calls task(index, thread) for every index in [0, task_count), thread in [0, thread_count()).
   void run(int64_t task_count, FunctionRef<void(int64_t index, int thread)> task);
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -46,6 +50,36 @@ TEST(ThreadPool, ThreadNumbersAreNotSharedAtOneTime) {
     --inside[static_cast<size_t>(thread)];
   });
   EXPECT_EQ(clashes, 0);
+}
+
+TEST(ThreadPool, ManyTasksRunOnceEach) {
+  ThreadPool pool(3);
+  for (const int64_t count : {1, 2, 11, 12, 13, 1000, 100'000}) {
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+    pool.run(count, [&](int64_t index, int) { runs[static_cast<size_t>(index)].fetch_add(1); });
+    EXPECT_TRUE(std::ranges::all_of(runs, [](const auto& times) { return times.load() == 1; })) << count;
+  }
+}
+
+TEST(ThreadPool, PinnedThreadsStayOnTheirCores) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  ThreadPool pool(CPU_COUNT(&allowed));
+  ASSERT_TRUE(pool.pin().ok());
+  std::vector<std::atomic<int>> cores(static_cast<size_t>(pool.thread_count()));
+  pool.run(10'000, [&](int64_t, int thread) {
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0) cores[static_cast<size_t>(thread)] = CPU_COUNT(&mine);
+  });
+  for (size_t worker = 1; worker < cores.size(); ++worker) EXPECT_LE(cores[worker], 1);  // 0: had no task
+  EXPECT_EQ(cores[0], CPU_COUNT(&allowed));
+
+  ThreadPool many(CPU_COUNT(&allowed) + 1);
+  const auto refused = many.pin();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find(fmt::format("cannot pin {} threads", many.thread_count())),
+            std::string::npos)
+      << refused.error().message;
 }
 
 }  // namespace

@@ -137,7 +137,10 @@ TEST(Engine, SessionsShareItsBudget) {
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.total_bytes, plan.dense_bytes + plan.expert_bytes + plan.embedding_bytes +
                                   plan.engram_projection_bytes + plan.kv_bytes + plan.tail_bytes +
-                                  plan.checkpoint_bytes + plan.scratch_bytes);
+                                  plan.checkpoint_bytes + plan.scratch_bytes + plan.working_bytes +
+                                  plan.engram_fetch_bytes + plan.host_bytes);
+  EXPECT_GT(plan.working_bytes, 0);
+  EXPECT_GT(plan.program_bytes, 0);
   options.budget_bytes = plan.total_bytes + 1000;  // one session
   auto engine = open(options);
   ASSERT_NE(engine, nullptr);

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Backend>> make_backend(const Settings& settings) {
   FATHOM_ASSIGN(const bool is_cpu, choose("backend", settings.backend, kBackends));
   if (!is_cpu) return std::unique_ptr<Backend>(std::make_unique<reference::ReferenceBackend>());
   FATHOM_ASSIGN(const CpuIsa isa, parse_cpu_isa(settings.cpu_isa));
-  return make_cpu_backend({.thread_count = settings.threads, .isa = isa});
+  return make_cpu_backend({.thread_count = settings.threads, .isa = isa, .pin = settings.pin_threads});
 }
 
 // The map that the pack's tokenizer gives; the one a GGUF carries is compared with it.
@@ -64,10 +64,6 @@ void make_token_map(const Pack& pack, const Tokenizer& tokenizer, std::vector<in
       "{}: the Engram token map in the file differs from the tokenizer's in {} of {} tokens; "
       "the file's is used",
       pack.files().front().path, different, map.size());
-}
-
-int64_t resident_bytes(const fathom_engine& engine) {
-  return engine.plan.weights.resident_bytes() + engine.plan.scratch_bytes;
 }
 
 fathom_engine_info make_info(const fathom_engine& engine) {
@@ -87,7 +83,7 @@ fathom_engine_info make_info(const fathom_engine& engine) {
   info.max_context_tokens = config.max_position_embeddings;
   info.file_bytes = engine.file_bytes;
   info.weight_bytes = engine.plan.weights.resident_bytes();
-  info.planned_bytes = resident_bytes(engine) + engine.session_bytes;
+  info.planned_bytes = engine.plan.fixed_bytes() + engine.session_bytes;
   info.budget_bytes = engine.plan.budget_bytes;
   info.engram_rows_asked = engram.rows_asked;
   info.engram_rows_read = engram.rows_read;
@@ -127,6 +123,10 @@ fathom_memory_plan to_c(const MemoryPlan& plan) {
   out.budget_bytes = plan.budget_bytes;
   out.largest_context_tokens = plan.largest_context_tokens;
   out.fits = plan.fits();
+  out.working_bytes = plan.working_bytes;
+  out.engram_fetch_bytes = plan.engram_fetch_bytes;
+  out.host_bytes = plan.host_bytes;
+  out.program_bytes = plan.options.program_bytes;
   return out;
 }
 
@@ -149,7 +149,8 @@ Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings, con
   engine->checkpoint_bytes = settings.checkpoint_bytes;
   engine->audit = pack.audit();
   for (const PackFile& file : pack.files()) engine->file_bytes += static_cast<int64_t>(file.size_bytes);
-  FATHOM_ASSIGN(engine->plan, plan_settings(pack, settings));
+  FATHOM_ASSIGN(engine->backend, make_backend(settings));
+  FATHOM_ASSIGN(engine->plan, plan_settings(pack, settings, *engine->backend));
   if (!engine->plan.fits())
     return Error::no_memory("{} does not fit in memory\n{}", settings.path, engine->plan.report());
 
@@ -161,9 +162,9 @@ Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings, con
     make_token_map(pack, tokenizer, options.engram_token_map);
     engine->tokenizer.reset(new fathom_tokenizer{std::move(tokenizer)});
   }
-  FATHOM_ASSIGN(engine->backend, make_backend(settings));
   if (wrap) {
     FATHOM_ASSIGN(engine->backend, wrap(std::move(engine->backend), pack));
+    engine->plan.options.backend = engine->backend.get();
   }
   engine->backend_description = engine->backend->description();
   FATHOM_ASSIGN(engine->model,
@@ -209,6 +210,7 @@ Result<Settings> read_settings(const fathom_engine_options* given) {
   FATHOM_ASSIGN(settings.model.numerics, choose("numerics", settings.numerics, kNumerics));
   FATHOM_ASSIGN(settings.model.ced, choose("ced", settings.ced, kCedModes));
   FATHOM_ASSIGN(settings.threads, whole("threads", options.threads, 0, 1024));
+  settings.pin_threads = options.pin_threads;
   FATHOM_ASSIGN(settings.model.engram.io_threads, whole("io_threads", options.io_threads, 8, kIoThreadsMax));
   FATHOM_ASSIGN(settings.model.step_rows, whole("step_rows", options.step_rows, 512, kStepRowsMax));
   FATHOM_ASSIGN(settings.model.rewind_tokens, whole("rewind_tokens", options.rewind_tokens, 32, 1 << 20));
@@ -230,7 +232,7 @@ Result<Settings> read_settings(const fathom_engine_options* given) {
   return settings;
 }
 
-Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings) {
+Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings, const Backend& backend) {
   const int64_t longest = pack.config().max_position_embeddings;
   const int64_t context =
       settings.context_tokens != 0 ? settings.context_tokens : std::min(kDefaultContextTokens, longest);
@@ -242,7 +244,10 @@ Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings) {
                       .sessions = settings.sessions,
                       .step_rows = settings.model.step_rows,
                       .rewind_tokens = settings.model.rewind_tokens,
-                      .checkpoint_bytes = settings.checkpoint_bytes},
+                      .checkpoint_bytes = settings.checkpoint_bytes,
+                      .io_threads = settings.model.engram.io_threads,
+                      .backend = &backend,
+                      .program_bytes = resident_bytes()},
                      settings.budget_bytes);
 }
 
@@ -308,7 +313,8 @@ fathom_status fathom_plan(const fathom_engine_options* options, fathom_memory_pl
   return guarded([&]() -> Result<void> {
     FATHOM_ASSIGN(const Settings settings, read_settings(options));
     FATHOM_ASSIGN(const Pack pack, open_pack(settings.path, {.engram_path = settings.engram_path}));
-    FATHOM_ASSIGN(const MemoryPlan planned, plan_settings(pack, settings));
+    FATHOM_ASSIGN(const std::unique_ptr<Backend> backend, make_backend(settings));
+    FATHOM_ASSIGN(const MemoryPlan planned, plan_settings(pack, settings, *backend));
     if (text != nullptr) *text = copy_text(planned.report());
     if (plan != nullptr) write_sized(to_c(planned), plan);
     return {};

@@ -126,6 +126,7 @@ struct Settings {
   std::string ced;
   std::string engram_path;  // empty: the tables in the pack itself
   int threads = 0;
+  bool pin_threads = false;
   ModelOptions model;
   int64_t context_tokens = 0;  // 0: not said
   int sessions = 1;
@@ -139,6 +140,6 @@ using BackendWrapper = std::function<Result<std::unique_ptr<Backend>>(std::uniqu
 Result<std::unique_ptr<fathom_engine>> open_engine(const Settings& settings, const BackendWrapper& wrap = {});
 /// `context_tokens` 0: as planned when the engine was opened.
 Result<std::unique_ptr<fathom_session>> make_session(fathom_engine& engine, int64_t context_tokens);
-Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings);
+Result<MemoryPlan> plan_settings(const Pack& pack, const Settings& settings, const Backend& backend);
 
 }  // namespace fathom::capi

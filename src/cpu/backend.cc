@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cpu/context.h"
+#include "cpu/work_sizes.h"
 
 namespace fathom {
 namespace {
@@ -18,13 +18,15 @@ class CpuBackend final : public Backend {
                 .scratch = &scratch_,
                 .floats = &floats_,
                 .more_floats = &more_floats_,
-                .inputs = &inputs_,
                 .outputs = &outputs_,
                 .numbers = &numbers_,
+                .more_numbers = &more_numbers_,
+                .queries = &queries_,
                 .prepared = &prepared_,
                 .more_prepared = &more_prepared_};
   }
 
+  Result<void> pin() { return pool_.pin(); }
   std::string description() const override {
     const int threads = pool_.thread_count();
     return fmt::format("cpu {}, {} thread{}", context_.kernels->name, threads, threads == 1 ? "" : "s");
@@ -47,6 +49,28 @@ class CpuBackend final : public Backend {
       case DType::kEngramRow136: return false;
       default: return true;
     }
+  }
+
+  int64_t working_bytes(const WorkShape& shape) const override {
+    return cpu::work_sizes(*context_.kernels, shape).bytes(pool_.thread_count());
+  }
+  Result<void> reserve(const WorkShape& shape) override {
+    const cpu::WorkSizes sizes = cpu::work_sizes(*context_.kernels, shape);
+    bool is_there = floats_.reserve(sizes.floats) && more_floats_.reserve(sizes.more_floats) &&
+                    outputs_.reserve(sizes.outputs) && numbers_.reserve(sizes.numbers) &&
+                    more_numbers_.reserve(sizes.more_numbers) && queries_.reserve(sizes.queries) &&
+                    prepared_.reserve(sizes.prepared) && more_prepared_.reserve(sizes.more_prepared);
+    for (cpu::Scratch& scratch : scratch_) is_there = is_there && scratch.reserve(sizes);
+    if (is_there) return {};
+    return Error::no_memory("cannot allocate {} bytes of working memory for steps of {} rows",
+                            sizes.bytes(pool_.thread_count()), shape.rows);
+  }
+  int64_t held_bytes() const {
+    int64_t bytes = floats_.size_bytes() + more_floats_.size_bytes() + outputs_.size_bytes() +
+                    numbers_.size_bytes() + more_numbers_.size_bytes() + queries_.size_bytes() +
+                    prepared_.size_bytes() + more_prepared_.size_bytes();
+    for (const cpu::Scratch& scratch : scratch_) bytes += scratch.size_bytes();
+    return bytes;
   }
 
   void* allocate(size_t bytes) override { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
@@ -93,9 +117,10 @@ class CpuBackend final : public Backend {
   std::vector<cpu::Scratch> scratch_;
   cpu::Buffer<float> floats_;
   cpu::Buffer<float> more_floats_;
-  cpu::Buffer<const float*> inputs_;
   cpu::Buffer<float*> outputs_;
   cpu::Buffer<int32_t> numbers_;
+  cpu::Buffer<int32_t> more_numbers_;
+  cpu::Buffer<cpu::Fp4Query> queries_;
   cpu::Buffer<uint8_t> prepared_;
   cpu::Buffer<uint8_t> more_prepared_;
   cpu::Context context_;
@@ -124,12 +149,18 @@ void run_rows(const Context& context, int64_t rows, int64_t row_work, FunctionRe
 
 }  // namespace cpu
 
+int64_t cpu_working_bytes_held(const Backend& backend) {
+  return dynamic_cast<const CpuBackend&>(backend).held_bytes();
+}
+
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
   constexpr int kMostThreads = 1024;
   if (options.thread_count < 0 || options.thread_count > kMostThreads)
     return Error::invalid("cpu thread count: found {}, expected 0 to {}", options.thread_count, kMostThreads);
   FATHOM_ASSIGN(const cpu::Kernels* kernels, cpu::select_kernels(options.isa));
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(kernels, options.thread_count));
+  auto backend = std::make_unique<CpuBackend>(kernels, options.thread_count);
+  if (options.pin) FATHOM_TRY(backend->pin());
+  return std::unique_ptr<Backend>(std::move(backend));
 }
 
 }  // namespace fathom

@@ -6,23 +6,34 @@
 #include <new>
 #include <vector>
 
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
 #include "ops/ops.h"
 
 namespace fathom::cpu {
 
-/// Memory that grows and is kept. The contents do not survive growth.
+/// Memory that grows and is kept. The contents do not survive growth. Steps of a shape that was reserved do not
+/// make it grow.
 template <class T>
 class Buffer {
  public:
   T* get(int64_t count) {
-    if (count > size_) {
-      data_.reset(static_cast<T*>(::operator new(static_cast<size_t>(count) * sizeof(T), kAlignment)));
-      size_ = count;
-    }
+    FATHOM_CHECK(reserve(count), "cannot allocate {} bytes of working memory", count * int64_t{sizeof(T)});
     return data_.get();
   }
+  /// False if there is no memory.
+  bool reserve(int64_t count) {
+    if (count <= size_) return true;
+    data_.reset();
+    size_ = 0;
+    data_.reset(static_cast<T*>(
+        ::operator new(static_cast<size_t>(count) * sizeof(T), kAlignment, std::nothrow)));
+    if (data_ == nullptr) return false;
+    size_ = count;
+    return true;
+  }
+  int64_t size_bytes() const { return size_ * int64_t{sizeof(T)}; }
 
  private:
   static constexpr std::align_val_t kAlignment{64};
@@ -32,6 +43,8 @@ class Buffer {
   std::unique_ptr<T, Free> data_;
   int64_t size_ = 0;
 };
+
+struct WorkSizes;
 
 /// Of one thread.
 struct Scratch {
@@ -43,8 +56,13 @@ struct Scratch {
   Buffer<float*> row_out;   // for one weight row
   Buffer<float*> out;       // for one panel
   Buffer<uint64_t> order;
+  Buffer<int32_t> numbers;
+  Buffer<int32_t> more_numbers;
   Buffer<uint8_t> units;  // decoded weight rows in bfloat16
   Buffer<const uint8_t*> prepared;  // activation rows of a task, prepared
+
+  bool reserve(const WorkSizes& sizes);
+  int64_t size_bytes() const;
 };
 
 struct Context {
@@ -53,15 +71,19 @@ struct Context {
   std::vector<Scratch>* scratch;  // one a thread of the pool
   Buffer<float>* floats;          // of the operation that runs, shared by its threads
   Buffer<float>* more_floats;
-  Buffer<const float*>* inputs;
   Buffer<float*>* outputs;
   Buffer<int32_t>* numbers;
+  Buffer<int32_t>* more_numbers;
+  Buffer<Fp4Query>* queries;  // of the indexer
   Buffer<uint8_t>* prepared;  // activation rows as kernels.h, bf16_prepare, makes them
   Buffer<uint8_t>* more_prepared;
 
   Scratch& scratch_of(int thread) const { return (*scratch)[static_cast<size_t>(thread)]; }
   int thread_count() const { return pool->thread_count(); }
 };
+
+/// Scores that the indexer holds at a time, unless one row has more: 4 MB.
+constexpr int64_t kIndexBatchScores = 1'000'000;
 
 /// Runs task(index, thread) for [0, count): on all threads if `work` (in float operations, roughly) is worth
 /// waking them, else here.

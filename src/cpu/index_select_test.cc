@@ -54,6 +54,8 @@ class Keys {
             .numerics = numerics};
   }
 
+  float* query_row(int64_t row) { return query_.data() + row * shape_.heads * shape_.key_dim; }
+
  private:
   Shape shape_;
   std::vector<float> query_, head_weights_;
@@ -138,6 +140,26 @@ TEST(CpuIndexSelect, OnlyAllowedBlocksCompete) {
                         std::copy(selected.begin(), selected.end(), out + first * top_k);
                       },
                       {});
+}
+
+// A query off the keys' grid takes another path than its neighbours, and must not take them along.
+TEST(CpuIndexSelect, QueriesOffTheGridChangeOnlyTheirRow) {
+  for (const Shape& shape : {kShapes[0], kShapes[1]}) {
+    Keys keys(shape);
+    for (const int64_t row : {2, 3, 9}) keys.query_row(row)[5] += 0.01f;
+    check_operation("off the grid", kRows, kMostKeys + 20,
+                    [&](Backend& backend, int64_t first, int64_t rows, float* out) {
+                      std::vector<int32_t> selected(static_cast<size_t>(rows * 16));
+                      IndexSelectArgs args = keys.args(first, rows, 16, Numerics::kExact);
+                      args.selected = selected.data();
+                      args.scores = out + first * (kMostKeys + 20);
+                      args.score_stride = kMostKeys + 20;
+                      backend.index_select(args);
+                      for (int64_t k = 0; k < rows * args.score_stride; ++k)
+                        if (std::isinf(args.scores[k])) args.scores[k] = 0;
+                    },
+                    {.of_norm = 1e-5f});
+  }
 }
 
 }  // namespace

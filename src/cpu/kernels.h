@@ -98,6 +98,13 @@ struct IqTables {
 };
 struct IqTables iq_tables(void);
 
+// 32 columns of a query of the indexer, for keys in FP4. Codes count halves.
+struct Fp4Query {
+  int32_t codes[8];  // four signed bytes each: [2 d] columns 8 d + {0, 2, 4, 6}, [2 d + 1] 8 d + {1, 3, 5, 7}
+  int32_t start;     // -12 times the sum of the codes: kernels add 12 to a key's, which makes them unsigned
+  float scale;       // of a product of halves: a quarter of the query's scale
+};
+
 struct Kernels {
   const char* name;
   // Most activation rows for which dot_encoded beats decoding to a panel.
@@ -171,6 +178,12 @@ struct Kernels {
   // every step if `is_rounded`. A zero score is +0.
   void (*combine_heads)(const float* similarity, int64_t stride, const float* head_weights, int heads,
                         int is_rounded, float* scores, int64_t count);
+  // out[q * 64 + j] = query q . key j for up to 64 keys in FP4 with a scale for 32 columns, `groups` of them; out
+  // is written up to the next multiple of 16 keys. Query q of group g at queries[g * query_stride + q]. Group
+  // by group, the integer dot product times the key's and the query's scale is added in float32. Null where
+  // there is none.
+  void (*fp4_dots)(const uint8_t* const* keys, int64_t count, const struct Fp4Query* queries,
+                   int64_t query_stride, int groups, int64_t query_count, float* out);
 };
 
 /// Null where this build has none. Whether the machine has the instructions is for cpu/select.h to say.

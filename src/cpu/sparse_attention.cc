@@ -37,6 +37,14 @@ int gather_keys(const Kernels& kernels, const SparseAttentionArgs& args, int64_t
   return count;
 }
 
+void divide(float* values, int64_t count, float divisor) {
+  constexpr int64_t kTogether = 8;  // a loop of known length becomes vector instructions
+  int64_t k = 0;
+  for (; k + kTogether <= count; k += kTogether)
+    for (int64_t i = 0; i < kTogether; ++i) values[k + i] /= divisor;
+  for (; k < count; ++k) values[k] /= divisor;
+}
+
 // Heads [first_head, first_head + heads) of one row. They share the decoded keys, which are the values too.
 void attend(const Kernels& kernels, Scratch& scratch, const SparseAttentionArgs& args, int64_t row,
             int first_head, int heads) {
@@ -74,7 +82,7 @@ void attend(const Kernels& kernels, Scratch& scratch, const SparseAttentionArgs&
   }
   for (int head = 0; head < heads; ++head) {
     const float total = denominator[head] + std::exp(args.sinks[first_head + head] - maximum[head]);
-    for (int64_t k = 0; k < width; ++k) sum[head * width + k] /= total;
+    divide(sum + head * width, width, total);
   }
   if (official) kernels.round_to_bf16(sum, heads * width);
 }

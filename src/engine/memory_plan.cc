@@ -98,6 +98,14 @@ MemoryPlan plan_at(const ModelConfig& config, const StateShape& shape, const Wei
   plan.tail_bytes = shape.tail_bytes(options.context_tokens) * options.sessions;
   plan.checkpoints_bytes = options.checkpoint_bytes * options.sessions;
   plan.scratch_bytes = step_scratch_bytes(config, shape, options.step_rows);
+  if (options.backend != nullptr)
+    plan.working_bytes =
+        options.backend->working_bytes(work_shape(config, options.step_rows, options.context_tokens));
+  plan.engram_fetch_bytes = engram_reader_bytes(config.engram, options.step_rows, options.io_threads);
+  // A token's spelling, its merges and their tables; and beside its logit a sampler's copy, count and candidate.
+  constexpr int64_t kTokenizerBytes = 150, kSamplerBytes = 16;
+  plan.host_bytes = int64_t{config.vocab_size} * (kTokenizerBytes + kSamplerBytes) +
+                    options.sessions * (int64_t{config.vocab_size} * 4 + options.context_tokens * 8);
   plan.model_context_tokens = config.max_position_embeddings;
   return plan;
 }
@@ -170,7 +178,11 @@ std::string MemoryPlan::report() const {
   line("KV window rings", rings_bytes, each.empty() ? "" : each.substr(1));
   line("prompt tail", tail_bytes, "while a prompt is read");
   if (checkpoints_bytes > 0) line("checkpoints", checkpoints_bytes, "at most");
-  line("scratch", scratch_bytes, fmt::format("{} rows a step", options.step_rows));
+  line("activations", scratch_bytes, fmt::format("{} rows a step", options.step_rows));
+  if (working_bytes > 0) line("working memory of operations", working_bytes, "");
+  if (engram_fetch_bytes > 0)
+    line("Engram rows on their way", engram_fetch_bytes, "this step's and the next one's");
+  line("tokenizer, logits, tokens", host_bytes, "");
   line("total", total_bytes(), "");
   line("budget", budget_bytes, fits() ? "fits" : "does not fit");
   if (weights.draft_bytes > 0) line("not loaded: draft", weights.draft_bytes, "");
@@ -183,7 +195,7 @@ std::string MemoryPlan::report() const {
   } else if (largest_context_tokens > 0) {
     text += fmt::format("Too much by {}. A context of at most {} tokens would fit.\n",
                         format_bytes(total_bytes() - budget_bytes), largest_context_tokens);
-  } else if (weights.resident_bytes() + scratch_bytes + session_bytes() / options.sessions <= budget_bytes) {
+  } else if (fixed_bytes() + session_bytes() / options.sessions <= budget_bytes) {
     text += fmt::format("Too much by {}. Fewer sessions would fit.\n",
                         format_bytes(total_bytes() - budget_bytes));
   } else {
@@ -194,6 +206,10 @@ std::string MemoryPlan::report() const {
         format_bytes(std::max<int64_t>(0, rest)), options.step_rows > 64 ? ", or fewer rows a step" : "");
   }
   return text;
+}
+
+int64_t resident_bytes() {
+  return 1024 * number_after(read_system_file("/proc/self/status").value_or(""), "VmRSS:").value_or(0);
 }
 
 int64_t available_memory_bytes(const std::string& root) {

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "model/pack.h"
 #include "model/sequence_state.h"
+#include "ops/backend.h"
 #include "ops/ops.h"
 
 namespace fathom {
@@ -18,6 +19,9 @@ struct MemoryPlanOptions {
   int step_rows = 512;
   int rewind_tokens = 32;
   int64_t checkpoint_bytes = 0;  // of each session
+  int io_threads = 8;            // of the Engram reader
+  const Backend* backend = nullptr;  // whose working memory counts; null: none
+  int64_t program_bytes = 0;         // what the process holds already; see resident_bytes()
 };
 
 /// Weights are mapped, not copied, but count as resident: decoding touches all dense ones for every token and
@@ -47,25 +51,37 @@ struct MemoryPlan {
   int64_t rings_bytes = 0;  // window rings and open groups, all sessions
   int64_t tail_bytes = 0;   // decoder inputs kept between the chunks of a prompt, all sessions
   int64_t checkpoints_bytes = 0;
-  int64_t scratch_bytes = 0;
+  int64_t scratch_bytes = 0;     // activations of a step
+  int64_t working_bytes = 0;     // the backend's own
+  int64_t engram_fetch_bytes = 0;  // rows of tables on their way, this step's and the next one's
+  int64_t host_bytes = 0;        // tokenizer, logits, token lists
   int64_t budget_bytes = 0;
   int64_t largest_context_tokens = 0;  // that fits, all else equal; 0: not even one token
   int64_t model_context_tokens = 0;    // what the model was made for; the largest context stops there
 
   int64_t kv_bytes() const { return rows_bytes + rings_bytes; }
   int64_t session_bytes() const { return kv_bytes() + tail_bytes + checkpoints_bytes; }
-  int64_t total_bytes() const { return weights.resident_bytes() + session_bytes() + scratch_bytes; }
+  /// What does not grow with the number of sessions.
+  int64_t fixed_bytes() const {
+    return weights.resident_bytes() + scratch_bytes + working_bytes + engram_fetch_bytes + host_bytes;
+  }
+  int64_t total_bytes() const { return fixed_bytes() + session_bytes(); }
+  /// Of the process, with the program itself: what VmHWM will say once every expert has been used, every session
+  /// is full and has all checkpoints it may have.
+  int64_t peak_bytes() const { return total_bytes() + options.program_bytes; }
   bool fits() const { return total_bytes() <= budget_bytes; }
   /// A table, and what to change if it does not fit. Many lines, for people.
   std::string report() const;
 };
 
-/// `budget_bytes` 0: available_memory_bytes(). Reads nothing but what the opened pack holds.
+/// `budget_bytes` is for the total; 0: available_memory_bytes(). Reads nothing but what the opened pack holds.
 MemoryPlan plan_memory(const Pack& pack, const MemoryPlanOptions& options, int64_t budget_bytes = 0);
 /// The same from a model's shape and what its weights weigh.
 MemoryPlan plan_memory(const ModelConfig& config, const WeightGroups& weights,
                        const MemoryPlanOptions& options, int64_t budget_bytes);
 
+/// What this process holds in memory now (VmRSS), files that are mapped included; 0 if the system does not tell.
+int64_t resident_bytes();
 /// What this process may still use: MemAvailable, or what its control groups leave, whichever is less.
 int64_t available_memory_bytes();
 /// The same for files under another root, for tests: <root>/proc/meminfo, <root>/sys/fs/cgroup/...

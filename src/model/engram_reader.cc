@@ -242,6 +242,15 @@ Result<uint64_t> EngramReader::Impl::run(State& state, const Batch& batch, Engra
   return read_bytes;
 }
 
+int64_t engram_reader_bytes(const EngramConfig& config, int64_t tokens, int io_threads) {
+  const int64_t places = tokens * static_cast<int64_t>(config.layer_ids.size()) * config.columns();
+  const int64_t lists = static_cast<int64_t>(sizeof(Slot) + 2 * sizeof(int64_t));
+  // A batch's rows, as bytes of at most one a value; the gaps between rows are read only where rows lie close.
+  const int64_t batch = EngramScratch::kMaxRows * (int64_t{config.head_dim} + config.head_dim / 32);
+  return static_cast<int64_t>(kKeptStates) * places * (config.head_dim * int64_t{sizeof(float)} + lists) +
+         (places == 0 ? 0 : io_threads * batch);
+}
+
 EngramReader::EngramReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 EngramReader::~EngramReader() {

@@ -46,6 +46,10 @@ class EngramReader {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Bytes that a reader holds while chunks of `tokens` tokens follow each other: this chunk's rows and the next
+/// one's, and what the threads read into.
+int64_t engram_reader_bytes(const EngramConfig& config, int64_t tokens, int io_threads);
+
 /// Rows on their way. May outlive nothing: destroy it before its reader. Destroying drops the reads that have
 /// not begun, waits for those that have, and gives the buffers back for the next fetch.
 class EngramReader::Fetch {

@@ -71,7 +71,7 @@ class StepRunner {
   int64_t logits_begin(const Segment& segment) const;
   void set_rows(RowSet rows);
   void shrink_rows(const RowLimits& limits);
-  void copy_kept_rows(const std::vector<int64_t>& kept, void* from, void* to, int64_t row_bytes);
+  void move_kept_rows(const std::vector<int64_t>& kept, void* data, int64_t row_bytes);
   void store_tail(const RowSegment& segment);
   void load_tail(RowSet rows);
   /// First position of each segment that a layer (or the head, for num_layers) must look at.

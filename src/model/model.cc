@@ -151,6 +151,7 @@ Result<std::unique_ptr<Model>> Model::load(Pack pack, Backend& backend, ModelOpt
                 load_weights(impl->pack, impl->plan, backend, impl->options.numerics, progress));
   FATHOM_TRY(impl->open_engram());
   FATHOM_TRY(impl->make_frequencies());
+  FATHOM_TRY(backend.reserve(work_shape(config, impl->options.step_rows, 1)));
   FATHOM_ASSIGN(impl->scratch, make_scratch(config, impl->shape, impl->options.step_rows, backend));
   FATHOM_TRY(impl->make_fingerprint());
   impl->runner = std::make_unique<StepRunner>(ForwardContext{
@@ -182,6 +183,7 @@ EngramReader::Statistics Model::engram_statistics() const {
 }
 
 Result<std::unique_ptr<SequenceState>> Model::new_state(int64_t capacity_tokens) {
+  FATHOM_TRY(impl_->backend.reserve(work_shape(config(), impl_->options.step_rows, capacity_tokens)));
   return SequenceState::make(impl_->shape, impl_->backend, capacity_tokens);
 }
 

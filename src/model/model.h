@@ -99,5 +99,7 @@ class Model {
 
 /// Bytes of the buffers of a step, which a Model allocates when it is loaded.
 int64_t step_scratch_bytes(const ModelConfig& config, const StateShape& shape, int step_rows);
+/// What steps give to operations, for the backend's own working memory.
+WorkShape work_shape(const ModelConfig& config, int step_rows, int64_t context_tokens);
 
 }  // namespace fathom

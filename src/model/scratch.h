@@ -9,18 +9,14 @@ namespace fathom {
 
 /// All are in the backend's memory; R = most rows of a step.
 struct Scratch {
-  // Streams, and the weights the next sub-layer reads them with. Two of each: keeping only some rows copies
-  // from one into the other.
+  // Streams, and the weights the next sub-layer reads them with.
   float* streams = nullptr;        // [R, n, dim]
-  float* streams_other = nullptr;  // [R, n, dim]
   float* pre = nullptr;            // [R, n]
-  float* pre_other = nullptr;      // [R, n]
   float* mix_pre = nullptr;        // [R, n]
   float* mix_post = nullptr;       // [R, n]
   float* mix_comb = nullptr;       // [R, n, n]
 
   float* hidden = nullptr;            // [R, dim] input of a sub-layer
-  float* hidden_other = nullptr;      // [R, dim]
   float* hidden_quantized = nullptr;  // [R, dim]
   float* sublayer_out = nullptr;      // [R, dim]
 
@@ -28,7 +24,6 @@ struct Scratch {
   std::byte* fresh = nullptr;      // [R, window_row_bytes] window rows of this step
   float* q_low = nullptr;          // [R, q_lora]
   float* q_low_quantized = nullptr;  // [R, q_lora]
-  float* query = nullptr;          // [R, heads, head_dim]
   float* attention_out = nullptr;  // [R, heads, head_dim]
   float* low_rank = nullptr;       // [R, groups * o_lora]
 
@@ -39,16 +34,13 @@ struct Scratch {
   float* index_query = nullptr;  // [R, index_heads, index_dim]
   float* index_weights = nullptr;  // [R, index_heads]
   int32_t* selected = nullptr;         // [R, top_k]
-  int32_t* selected_other = nullptr;   // [R, top_k]
   int32_t* candidates = nullptr;       // [R, candidate blocks]
-  int32_t* candidates_other = nullptr; // [R, candidate blocks]
 
   float* router_logits = nullptr;    // [R, experts]
   int32_t* expert_ids = nullptr;     // [R, experts per token]
   float* expert_weights = nullptr;   // [R, experts per token]
 
   float* engram_rows = nullptr;  // [R, columns * width]
-  float* engram_kv = nullptr;    // [R, (n + 1) * dim]
 
   // Angles of the rows for layers with and without YaRN, and of compressed rows.
   float* cosines[2] = {};  // [R, pairs]
@@ -62,7 +54,12 @@ struct Scratch {
   AttentionRow* attention_rows = nullptr;  // [R]
   IndexRow* index_rows = nullptr;       // [R]
   void** pointers[4] = {};        // [R] each
-  float* logits = nullptr;              // [kLogitRows, vocab]: more rows are computed in slices
+
+  // Four that are never needed at once share a place.
+  float* query = nullptr;      // [R, heads, head_dim] of attention
+  float* engram_kv = nullptr;  // [R, (n + 1) * dim]
+  std::byte* moved = nullptr;  // [R, n, dim] floats, or less: rows on their way to another place
+  float* logits = nullptr;     // [kLogitRows, vocab]: more rows are computed in slices
 
   static constexpr int64_t kLogitRows = 16;
 

@@ -43,17 +43,25 @@ void StepRunner::set_rows(RowSet rows) {
                           .sines = s_.sines[kind]});
 }
 
-void StepRunner::copy_kept_rows(const std::vector<int64_t>& kept, void* from, void* to, int64_t row_bytes) {
-  std::vector<void*>&sources = host_pointers_[0], &targets = host_pointers_[1];
-  sources.clear(), targets.clear();
+// Moves the kept rows to the front. They go by way of another place: a row may lie where another comes to be.
+void StepRunner::move_kept_rows(const std::vector<int64_t>& kept, void* data, int64_t row_bytes) {
+  std::vector<void*>&places = host_pointers_[0], &moved = host_pointers_[1];
+  const auto copy = [&](void** from, void** to) {
+    backend_.copy_rows(
+        {.from = from, .to = to, .rows = static_cast<int64_t>(kept.size()), .row_bytes = row_bytes});
+  };
+  places.clear(), moved.clear();
   for (size_t row = 0; row < kept.size(); ++row) {
-    sources.push_back(static_cast<std::byte*>(from) + kept[row] * row_bytes);
-    targets.push_back(static_cast<std::byte*>(to) + static_cast<int64_t>(row) * row_bytes);
+    places.push_back(static_cast<std::byte*>(data) + kept[row] * row_bytes);
+    moved.push_back(s_.moved + static_cast<int64_t>(row) * row_bytes);
   }
-  upload(s_.pointers[0], sources);
-  upload(s_.pointers[1], targets);
-  backend_.copy_rows({.from = s_.pointers[0], .to = s_.pointers[1],
-                      .rows = static_cast<int64_t>(kept.size()), .row_bytes = row_bytes});
+  upload(s_.pointers[0], places);
+  upload(s_.pointers[1], moved);
+  copy(s_.pointers[0], s_.pointers[1]);
+  for (size_t row = 0; row < kept.size(); ++row)
+    places[row] = static_cast<std::byte*>(data) + static_cast<int64_t>(row) * row_bytes;
+  upload(s_.pointers[0], places);
+  copy(s_.pointers[1], s_.pointers[0]);
 }
 
 // Drops rows below `limits` from everything that goes with a row from layer to layer, and from the hidden
@@ -62,18 +70,12 @@ void StepRunner::shrink_rows(const RowLimits& limits) {
   RowSet left = keep_rows(rows_, limits, kept_);
   if (left.rows == rows_.rows) return;
   const int64_t n = config_.hc_mult, dim = config_.hidden_size;
-  copy_kept_rows(kept_, s_.streams, s_.streams_other, n * dim * 4);
-  std::swap(s_.streams, s_.streams_other);
-  copy_kept_rows(kept_, s_.pre, s_.pre_other, n * 4);
-  std::swap(s_.pre, s_.pre_other);
-  copy_kept_rows(kept_, s_.hidden, s_.hidden_other, dim * 4);
-  std::swap(s_.hidden, s_.hidden_other);
-  copy_kept_rows(kept_, s_.selected, s_.selected_other, config_.index_topk * 4);
-  std::swap(s_.selected, s_.selected_other);
-  if (config_.candidate_topk_blocks > 0) {
-    copy_kept_rows(kept_, s_.candidates, s_.candidates_other, config_.candidate_topk_blocks * 4);
-    std::swap(s_.candidates, s_.candidates_other);
-  }
+  move_kept_rows(kept_, s_.streams, n * dim * 4);
+  move_kept_rows(kept_, s_.pre, n * 4);
+  move_kept_rows(kept_, s_.hidden, dim * 4);
+  move_kept_rows(kept_, s_.selected, config_.index_topk * 4);
+  if (config_.candidate_topk_blocks > 0)
+    move_kept_rows(kept_, s_.candidates, config_.candidate_topk_blocks * 4);
   set_rows(std::move(left));
 }
 

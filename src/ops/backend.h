@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <string>
 
+#include "base/result.h"
 #include "ops/ops.h"
+#include "ops/work_shape.h"
 
 namespace fathom {
 
@@ -19,6 +21,11 @@ class Backend {
   virtual std::string description() const = 0;
   /// Whether `linear` and `expert_ffn` can read this encoding.
   virtual bool supports(DType type) const = 0;
+
+  /// Bytes that operations hold beside what they are given, at most, in steps of this shape.
+  virtual int64_t working_bytes(const WorkShape& shape) const = 0;
+  /// Takes that memory, so that operations of such steps take none while they run. kNoMemory.
+  virtual Result<void> reserve(const WorkShape& shape) = 0;
 
   /// Memory that operations may use, 64-byte aligned; null when there is none. The caller releases it.
   virtual void* allocate(size_t bytes) = 0;

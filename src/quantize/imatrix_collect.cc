@@ -198,6 +198,10 @@ void ImportanceCollector::expert_ffn(const ExpertFfnArgs& args) {
 
 std::string ImportanceCollector::description() const { return state_->inner->description(); }
 bool ImportanceCollector::supports(DType type) const { return state_->inner->supports(type); }
+int64_t ImportanceCollector::working_bytes(const WorkShape& shape) const {
+  return state_->inner->working_bytes(shape);
+}
+Result<void> ImportanceCollector::reserve(const WorkShape& shape) { return state_->inner->reserve(shape); }
 void* ImportanceCollector::allocate(size_t bytes) { return state_->inner->allocate(bytes); }
 void ImportanceCollector::release(void* memory) { state_->inner->release(memory); }
 void ImportanceCollector::upload(void* to, const void* from, size_t bytes) {

@@ -27,6 +27,8 @@ class ImportanceCollector final : public Backend {
 
   std::string description() const override;
   bool supports(DType type) const override;
+  int64_t working_bytes(const WorkShape& shape) const override;
+  Result<void> reserve(const WorkShape& shape) override;
   void* allocate(size_t bytes) override;
   void release(void* memory) override;
   void upload(void* to, const void* from, size_t bytes) override;

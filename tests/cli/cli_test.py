@@ -287,6 +287,30 @@ class StandardStreamsTest(CliTest):
         self.refuses("run", "--prompt-file", "/dev/zero", code=1, says="/dev/zero: more than 1 GiB")
 
 
+class MemoryTest(CliTest):
+    def peak_bytes(self, *words):
+        """Of a child: the most that was resident of it, mapped files included."""
+        child = os.fork()
+        if child == 0:
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+            os.execve(PROGRAM, [PROGRAM, *words], environment(self.folder))
+        _, code, usage = os.wait4(child, 0)
+        self.assertEqual(code, 0, words)
+        return usage.ru_maxrss * 1024
+
+    def test_plan_is_within_three_percent(self):
+        for context in (1024, 8192):
+            # Tokens without meaning reach every expert.
+            ids = " ".join(str(100 + i * 2654435761 % 7919) for i in range(context - 4))
+            options = ("--ctx", str(context), "--threads", "2")
+            plan = json.loads(self.fathom("plan", "--json", *options)[0])
+            planned = plan["peak_bytes"] - plan["checkpoint_bytes"]  # `run` keeps none
+            found = self.peak_bytes("run", "--tokens", self.path("ids", ids.encode()), "-n", "4", *options)
+            self.assertLess(abs(found / planned - 1), 0.03, f"{found} bytes, planned {plan}")
+
+
 class SmallCommandsTest(CliTest):
     def test_help_and_version(self):
         self.assertRegex(self.fathom("--version")[0].decode(), r"^\S*\d+\.\d+")

@@ -1,5 +1,6 @@
 #include "cpu/kernels.h"
 #include "cpu/avx2/vec.h"
+#include "cpu/avx2/fp4_dots.h"
 #include "cpu/generic/table.h"
 #include "cpu/avx2/fixed_gemm.h"
 #include "cpu/avx2/float_rows.h"
@@ -143,6 +144,7 @@ struct Kernels avx2_table() {
   table.bf16_panel_row_bytes = panel_row_bytes;
   table.bf16_decode = decode_panel;
   table.bf16_dot_panel = dot_decoded;
+  table.fp4_dots = fp4_dots;
   return table;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 static const int kPlaces = 64;
 static const int kValueHeads = 4;
-static const int kValueVectors = 2;
+static const int kValueVectors = 3;
 
 static float softmax_block(float* scores, float scale, int is_rounded, float* maximum, float* denominator) {
   F largest = f_set(*maximum);
@@ -32,59 +32,63 @@ static float softmax_block(float* scores, float scale, int is_rounded, float* ma
   return correction[0];
 }
 
-// `heads` heads times `vectors` vectors of channels, all keys. Both are constants where this is inlined.
+// `heads` heads times `vectors` vectors of channels, all keys. Both are constants where this is inlined. Only a
+// single vector may be cut off at `left`: masked stores are slow.
 FATHOM_INLINE void value_tile(const float* values, int64_t value_stride, int count, const float* weights,
                               const float* correction, const int heads, const int vectors, float* sum,
                               int64_t width, int64_t left) {
   F sums[kValueHeads][kValueVectors];
 #pragma GCC unroll 4
   for (int h = 0; h < heads; ++h)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
-      sums[h][v] = f_mul(f_load_part(sum + h * width + v * kLanes, left - v * kLanes), f_set(correction[h]));
+      sums[h][v] = f_mul(vectors > 1 ? f_load(sum + h * width + v * kLanes)
+                                     : f_load_part(sum + h * width, left),
+                         f_set(correction[h]));
   for (int i = 0; i < count; ++i) {
     F value[kValueVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
-      value[v] = vectors == kValueVectors
-                     ? f_load(values + i * value_stride + v * kLanes)
-                     : f_load_part(values + i * value_stride + v * kLanes, left - v * kLanes);
+      value[v] = vectors > 1 ? f_load(values + i * value_stride + v * kLanes)
+                             : f_load_part(values + i * value_stride, left);
 #pragma GCC unroll 4
     for (int h = 0; h < heads; ++h) {
       const F weight = f_set(weights[h * kPlaces + i]);
-#pragma GCC unroll 2
+#pragma GCC unroll 3
       for (int v = 0; v < vectors; ++v) sums[h][v] = f_fma(weight, value[v], sums[h][v]);
     }
   }
 #pragma GCC unroll 4
   for (int h = 0; h < heads; ++h)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v)
-      f_store_part(sum + h * width + v * kLanes, sums[h][v], left - v * kLanes);
+      if (vectors > 1) f_store(sum + h * width + v * kLanes, sums[h][v]);
+      else f_store_part(sum + h * width, sums[h][v], left);
+}
+
+// One group of columns, all heads.
+FATHOM_INLINE void value_strip(const float* values, int64_t value_stride, int count, const float* weights,
+                               const float* correction, int heads, const int vectors, float* sum,
+                               int64_t width, int64_t left) {
+  int h = 0;
+  for (; h + kValueHeads <= heads; h += kValueHeads)
+    value_tile(values, value_stride, count, weights + h * kPlaces, correction + h, kValueHeads, vectors,
+               sum + h * width, width, left);
+  for (; h < heads; ++h)
+    value_tile(values, value_stride, count, weights + h * kPlaces, correction + h, 1, vectors, sum + h * width,
+               width, left);
 }
 
 static void weighted_values(const float* values, int64_t value_stride, int count, const float* weights,
                             const float* correction, int heads, float* sum, int64_t width) {
-  static const int kStep = kValueVectors * kLanes;
-  for (int64_t k = 0; k < width;) {
-    const int64_t left = width - k;
-    const int is_whole = left >= kStep;
-    for (int h = 0; h < heads;) {
-      const float* head_weights = weights + h * kPlaces;
-      float* out = sum + h * width + k;
-      const int is_group = h + kValueHeads <= heads;
-#define FATHOM_VALUE_TILE(tile_heads, vectors)                                                               \
-  value_tile(values + k, value_stride, count, head_weights, correction + h, tile_heads, vectors, out, width, \
-             left)
-      if (is_group && is_whole) FATHOM_VALUE_TILE(kValueHeads, kValueVectors);
-      else if (is_group) FATHOM_VALUE_TILE(kValueHeads, 1);
-      else if (is_whole) FATHOM_VALUE_TILE(1, kValueVectors);
-      else FATHOM_VALUE_TILE(1, 1);
-#undef FATHOM_VALUE_TILE
-      h += is_group ? kValueHeads : 1;
-    }
-    k += is_whole ? kStep : kLanes;
-  }
+  int64_t k = 0;
+  const int64_t step = kValueVectors * kLanes;
+  for (; k + step <= width; k += step)
+    value_strip(values + k, value_stride, count, weights, correction, heads, kValueVectors, sum + k, width, step);
+  for (; k + 2 * kLanes <= width; k += 2 * kLanes)
+    value_strip(values + k, value_stride, count, weights, correction, heads, 2, sum + k, width, 2 * kLanes);
+  for (; k < width; k += kLanes)
+    value_strip(values + k, value_stride, count, weights, correction, heads, 1, sum + k, width, width - k);
 }
 
 static void combine_heads(const float* similarity, int64_t stride, const float* head_weights, int heads,
@@ -93,14 +97,14 @@ static void combine_heads(const float* similarity, int64_t stride, const float* 
     const int64_t left = count - j;
     F sum = f_zero();
     for (int h = 0; h < heads; ++h) {
-      F value = f_load_part(similarity + h * stride + j, left);
+      F value = load_up_to(similarity + h * stride + j, left);
       if (is_rounded) value = f_round_to_bf16(value);
       F product = f_mul(f_max(f_zero(), value), f_set(head_weights[h]));
       if (is_rounded) product = f_round_to_bf16(product);
       sum = f_add(sum, product);
     }
     if (is_rounded) sum = f_round_to_bf16(sum);
-    f_store_part(scores + j, f_add(sum, f_zero()), left);
+    store_up_to(scores + j, f_add(sum, f_zero()), left);
   }
 }
 

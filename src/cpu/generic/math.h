@@ -85,11 +85,21 @@ static float sum_of_squares(const float* in, int64_t count) {
   return f_sum(sum);
 }
 
+// A vector, or the `left` lanes that are left. Masked loads and stores are slow on some processors, stores above
+// all: they are for the last vector only.
+FATHOM_INLINE F load_up_to(const float* p, int64_t left) {
+  return left >= kLanes ? f_load(p) : f_load_part(p, left);
+}
+FATHOM_INLINE void store_up_to(float* p, F x, int64_t left) {
+  if (left >= kLanes) f_store(p, x);
+  else f_store_part(p, x, left);
+}
+
 static float dot3(const float* a, const float* b, const float* c, int64_t count) {
   F sum = f_zero();
   for (int64_t k = 0; k < count; k += kLanes) {
     const int64_t left = count - k;
-    sum = f_fma(f_mul(f_load_part(a + k, left), f_load_part(b + k, left)), f_load_part(c + k, left), sum);
+    sum = f_fma(f_mul(load_up_to(a + k, left), load_up_to(b + k, left)), load_up_to(c + k, left), sum);
   }
   return f_sum(sum);
 }
@@ -104,46 +114,59 @@ static void scale_by(const float* in, const float* weight, float factor, float* 
                  f_mul(f_load_part(weight + k, left), f_mul(f_load_part(in + k, left), f_set(factor))), left);
 }
 
-static void mix(const float* in, const float* factors, int terms, float* out, int64_t count) {
+// `terms` is a constant where this is inlined, for the number of streams that models have.
+FATHOM_INLINE void mix_terms(const float* in, const float* factors, const int terms, float* out,
+                             int64_t count) {
   for (int64_t k = 0; k < count; k += kLanes) {
     const int64_t left = count - k;
     F sum = f_zero();
     for (int j = 0; j < terms; ++j)
-      sum = f_add(sum, f_mul(f_set(factors[j]), f_load_part(in + j * count + k, left)));
-    f_store_part(out + k, sum, left);
+      sum = f_add(sum, f_mul(f_set(factors[j]), load_up_to(in + j * count + k, left)));
+    store_up_to(out + k, sum, left);
+  }
+}
+
+static void mix(const float* in, const float* factors, int terms, float* out, int64_t count) {
+  if (terms == 4) mix_terms(in, factors, 4, out, count);
+  else mix_terms(in, factors, terms, out, count);
+}
+
+FATHOM_INLINE void mix_back_streams(const float* in, const float* post, const float* comb, const int n,
+                                    float* streams, int64_t count) {
+  for (int64_t k = 0; k < count; k += kLanes) {
+    const int64_t left = count - k;
+    F old[8];
+    for (int j = 0; j < n; ++j) old[j] = load_up_to(streams + j * count + k, left);
+    const F x = load_up_to(in + k, left);
+    for (int to = 0; to < n; ++to) {
+      F mixed = f_zero();
+      for (int j = 0; j < n; ++j) mixed = f_add(mixed, f_mul(f_set(comb[j * n + to]), old[j]));
+      store_up_to(streams + to * count + k, f_add(f_mul(f_set(post[to]), x), mixed), left);
+    }
   }
 }
 
 static void mix_back(const float* in, const float* post, const float* comb, int n, float* streams,
                      int64_t count) {
-  for (int64_t k = 0; k < count; k += kLanes) {
-    const int64_t left = count - k;
-    F old[8];
-    for (int j = 0; j < n; ++j) old[j] = f_load_part(streams + j * count + k, left);
-    const F x = f_load_part(in + k, left);
-    for (int to = 0; to < n; ++to) {
-      F mixed = f_zero();
-      for (int j = 0; j < n; ++j) mixed = f_add(mixed, f_mul(f_set(comb[j * n + to]), old[j]));
-      f_store_part(streams + to * count + k, f_add(f_mul(f_set(post[to]), x), mixed), left);
-    }
-  }
+  if (n == 4) mix_back_streams(in, post, comb, 4, streams, count);
+  else mix_back_streams(in, post, comb, n, streams, count);
 }
 
 static void add_scaled(float* x, float factor, const float* value, int64_t count) {
   for (int64_t k = 0; k < count; k += kLanes) {
     const int64_t left = count - k;
-    f_store_part(x + k, f_add(f_load_part(x + k, left), f_mul(f_set(factor), f_load_part(value + k, left))),
-                 left);
+    store_up_to(x + k, f_add(load_up_to(x + k, left), f_mul(f_set(factor), load_up_to(value + k, left))),
+                left);
   }
 }
 
 static void gated_product(float* gate, const float* up, float factor, float limit, int64_t count) {
   for (int64_t k = 0; k < count; k += kLanes) {
     const int64_t left = count - k;
-    const F g = f_min(f_set(limit), f_load_part(gate + k, left));
-    const F u = f_max(f_set(-limit), f_min(f_set(limit), f_load_part(up + k, left)));
+    const F g = f_min(f_set(limit), load_up_to(gate + k, left));
+    const F u = f_max(f_set(-limit), f_min(f_set(limit), load_up_to(up + k, left)));
     const F sigmoid = f_div(f_set(1.0f), f_add(f_set(1.0f), f_exp(f_sub(f_zero(), g))));
-    f_store_part(gate + k, f_mul(f_set(factor), f_mul(f_mul(g, sigmoid), u)), left);
+    store_up_to(gate + k, f_mul(f_set(factor), f_mul(f_mul(g, sigmoid), u)), left);
   }
 }
 

@@ -11,6 +11,9 @@ bool ReferenceBackend::supports(DType type) const {
   return is_weight_type(type) && type != DType::kEngramRow264 && type != DType::kEngramRow136;
 }
 
+// Vectors that come and go with each operation; a definition has no need to be frugal, and nobody plans with it.
+int64_t ReferenceBackend::working_bytes(const WorkShape&) const { return 0; }
+Result<void> ReferenceBackend::reserve(const WorkShape&) { return {}; }
 void* ReferenceBackend::allocate(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
 void ReferenceBackend::release(void* memory) { std::free(memory); }
 void ReferenceBackend::upload(void* to, const void* from, size_t bytes) {

@@ -12,6 +12,8 @@ class ReferenceBackend final : public Backend {
  public:
   std::string description() const override { return "reference"; }
   bool supports(DType type) const override;
+  int64_t working_bytes(const WorkShape& shape) const override;
+  Result<void> reserve(const WorkShape& shape) override;
   void* allocate(size_t bytes) override;
   void release(void* memory) override;
   void upload(void* to, const void* from, size_t bytes) override;
