@@ -12,6 +12,7 @@
 #include "base/float_types.h"
 #include "cpu/backend.h"
 #include "limits.h"
+#include "tensor/quantize.h"
 
 namespace {
 
@@ -87,10 +88,14 @@ struct Weights {
   }
 };
 
-std::vector<float> bf16_rows(int64_t count) {
+// Activations as the release's forward pass has them: bfloat16 numbers, for FP8 and FP4 weights FP8 ones.
+std::vector<float> bf16_rows(const Kind& kind, int64_t count) {
   std::minstd_rand random(2);
   std::vector<float> rows(static_cast<size_t>(count));
   for (float& value : rows) value = round_to_bf16(static_cast<float>(random() % 2048) / 1024.0f - 1.0f);
+  const bool is_released =
+      kind.type == DType::kFp8Tile32 || kind.type == DType::kFp8Row32 || kind.type == DType::kFp4Row32;
+  if (is_released) fake_quantize_q8(rows.data(), rows.data(), count);
   return rows;
 }
 
@@ -126,7 +131,7 @@ void decode(benchmark::State& state) {
   const Kind& kind = kKinds[state.range(0)];
   const int threads = static_cast<int>(state.range(3));
   const Weights weights(kind, state.range(1), state.range(2), bench::uncached_bytes());
-  const std::vector<float> in = bf16_rows(state.range(2));
+  const std::vector<float> in = bf16_rows(kind, state.range(2));
   std::vector<float> out(static_cast<size_t>(state.range(1)));
   const auto backend = backend_of(threads);
   size_t next = 0;
@@ -148,7 +153,7 @@ void prefill(benchmark::State& state) {
   const int64_t rows = state.range(3);
   const int threads = static_cast<int>(state.range(4));
   const Weights weights(kind, state.range(1), state.range(2), 1);
-  const std::vector<float> in = bf16_rows(rows * state.range(2));
+  const std::vector<float> in = bf16_rows(kind, rows * state.range(2));
   std::vector<float> out(static_cast<size_t>(rows * state.range(1)));
   const auto backend = backend_of(threads);
   const double seconds = best_seconds(state, [&] {

@@ -39,6 +39,7 @@ FATHOM_INLINE void blocks_dot(enum Encoding encoding, const struct EncodedMatrix
   const uint8_t* block = row_data(m, row);
   F sum[2] = {f_zero(), f_zero()};
   for (int64_t b = 0; b < m->cols / 256; ++b, block += block256_bytes(encoding)) {
+    ask_for(block + m->row_bytes, block256_bytes(encoding));
     struct BlockScales scales;
     block_scales_in_memory(encoding, block, &scales);
     I integers[2] = {i_set(0), i_set(0)};
@@ -87,6 +88,7 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
 #pragma GCC unroll 2
     for (int w = 0; w < weights; ++w) {
       const uint8_t* p = codes[w] + b * bytes;
+      ask_for(p + weights * m->row_bytes, bytes);
       // Bit streams are read beyond their end, which may be the end of the file.
       if (encoding == kEncodingAffine && b + 1 == blocks) {
         memset(last[w], 0, sizeof last[w]);

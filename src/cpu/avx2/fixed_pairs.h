@@ -97,6 +97,8 @@ FATHOM_INLINE void pairs_dot(enum Encoding encoding, const struct EncodedMatrix*
     for (int w = 0; w < weights; ++w) {
       uint8_t last[40];
       const struct PairPlace place = pair_place(encoding, codes[w], scales[w], m->cols, pair, last);
+      ask_for(place.first + weights * m->row_bytes, 2 * pair_bytes(encoding));
+      if (encoding == kEncodingFp4) ask_for(place.scales + weights * m->scale_row_bytes, 2);
       I words[4];
       pair_words(encoding, place.first, place.second, words);
       const F scale = pair_scales(encoding, place.first, place.second, place.scales);

@@ -63,6 +63,11 @@ static int64_t fixed_row_bytes(const struct EncodedMatrix* m) {
   return (2 * m->cols + 4 * blocks * (1 + sums) + 63) / 64 * 64;
 }
 
+// Weights of the next rows, which follow these in memory: the processor's own prefetching pauses at every page.
+FATHOM_INLINE void ask_for(const uint8_t* p, int bytes) {
+  for (int at = 0; at < bytes; at += 64) _mm_prefetch((const char*)p + at, _MM_HINT_T0);
+}
+
 FATHOM_INLINE I i_load(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
 FATHOM_INLINE I words_in_order(I low, I high) {
   return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);

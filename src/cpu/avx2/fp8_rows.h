@@ -78,6 +78,7 @@ FATHOM_INLINE void fp8_tile(const struct EncodedMatrix* m, int64_t row, const in
 #pragma GCC unroll 4
     for (int w = 0; w < weights; ++w) {
       F value[4];
+      if (k % 64 == 0) ask_for(row_data(m, row + w + weights) + k, 64);
       fp8_vectors(fp8_codes(m, row_data(m, row + w), k), value);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j)

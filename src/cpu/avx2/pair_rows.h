@@ -19,9 +19,10 @@ FATHOM_INLINE int pair_column(enum Encoding encoding, int vector, int place) {
 FATHOM_INLINE int64_t pair_count(int64_t cols) { return (cols + 63) / 64; }
 
 // A prepared row: q [pairs][4][16]; the scales of each pair, four times the first, four times the second; what
-// q leaves of the activations, 2^6 times finer, as words like q; how many pairs have such a rest, and which. An
-// e4m3 number needs 18 bits beside the largest of its 32: with both it is exact, and one pair in twenty has a
-// rest. An odd 32 columns at the end are the first half of a pair whose second half is zero.
+// q leaves of the activations, 2^6 times finer, as words like q; how many pairs have such a rest, and which.
+// Rests are for FP4, whose activations were rounded to FP8: an e4m3 number needs 18 bits beside the largest of
+// its 32, so with both it is exact, and one pair in twenty has a rest. An odd 32 columns at the end are the
+// first half of a pair whose second half is zero.
 struct PairRow {
   const uint8_t* q;
   const float* scales;
@@ -77,7 +78,7 @@ static void pair_prepare(const struct EncodedMatrix* m, const float* in, uint8_t
       if (k < m->cols) {
         const struct BlockScale fix = block_scale(largest_magnitude(in + k, 32));
         fix_columns(in + k, f_set(fix.inverse), (uint8_t*)q);
-        has_rest |= fix_rest(in + k, f_set(fix.inverse), (uint8_t*)rest);
+        if (m->encoding == kEncodingFp4) has_rest |= fix_rest(in + k, f_set(fix.inverse), (uint8_t*)rest);
         scale = fix.scale;
       }
       store_half(m->encoding, q, half, (int16_t*)row.q + 64 * pair);
