@@ -73,14 +73,16 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
   const int64_t blocks = m->cols / 32;
   const uint8_t *codes[2], *scales[2], *biases[2];
   F sum[2][2];
-  float bias_sum[2][2];
+  enum { kBiases = 64 };  // a multiple of the lanes
+  float bias[2][kBiases];
+  F bias_sum[2][2];
   for (int w = 0; w < weights; ++w) {
     codes[w] = row_data(m, row + w);
     scales[w] = row_scales(m, row + w);
     biases[w] = row_biases(m, row + w);
     for (int r = 0; r < rows; ++r) {
       sum[w][r] = f_zero();
-      bias_sum[w][r] = 0.0f;
+      bias_sum[w][r] = f_zero();
     }
   }
   for (int64_t b = 0; b < blocks; ++b) {
@@ -102,13 +104,17 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
       for (int r = 0; r < rows; ++r) {
         const I products = dot_words(even, odd, in[r].q + 64 * b);
         sum[w][r] = f_fma(f_from_i(products), f_set(scale * in[r].scales[b]), sum[w][r]);
-        if (encoding == kEncodingAffine)
-          bias_sum[w][r] += affine_number(biases[w], b * 32 / m->group, m->scale_type) * in[r].sums[b];
       }
+      if (encoding != kEncodingAffine) continue;
+      const int64_t place = b % kBiases;
+      bias[w][place] = affine_number(biases[w], b * 32 / m->group, m->scale_type);
+      if (place + 1 < kBiases && b + 1 < blocks) continue;
+      for (int r = 0; r < rows; ++r)
+        bias_sum[w][r] = add_biases(bias_sum[w][r], bias[w], in[r].sums + b - place, place + 1);
     }
   }
   for (int w = 0; w < weights; ++w)
-    for (int r = 0; r < rows; ++r) out[r][at + w] = f_sum(sum[w][r]) + bias_sum[w][r];
+    for (int r = 0; r < rows; ++r) out[r][at + w] = f_sum(sum[w][r]) + f_sum(bias_sum[w][r]);
 }
 
 FATHOM_INLINE void fixed_dot_rows(enum Encoding encoding, const struct EncodedMatrix* m, int64_t row,

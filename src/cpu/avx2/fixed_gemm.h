@@ -94,9 +94,7 @@ static void gemm_any_tile(const struct Bf16Panel* panel, const struct GemmTile* 
 FATHOM_INLINE float bias_sum(const struct Bf16Panel* panel, const uint8_t* w, const struct FixedRow* x) {
   const int64_t blocks = panel->cols / 32;
   const float* biases = (const float*)(w + 2 * panel->cols) + blocks;
-  float sum = 0.0f;
-  for (int64_t b = 0; b < blocks; ++b) sum += biases[b] * x->sums[b];
-  return sum;
+  return f_sum(add_biases(f_zero(), biases, x->sums, blocks));
 }
 
 // `weights` (4 or 1) weight rows times at most kGemmGroup activation rows.

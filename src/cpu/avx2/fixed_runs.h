@@ -50,5 +50,13 @@ FATHOM_INLINE float run_scale(enum Encoding encoding, const struct EncodedMatrix
   return affine_number(scales, block * 32 / m->group, m->scale_type);
 }
 
+// On top of `sum`: biases times the sums of their columns, eight runs side by side.
+FATHOM_INLINE F add_biases(F sum, const float* biases, const float* sums, int64_t count) {
+  int64_t b = 0;
+  for (; b + kLanes <= count; b += kLanes) sum = f_fma(f_load(biases + b), f_load(sums + b), sum);
+  if (b == count) return sum;
+  return f_fma(f_load_part(biases + b, count - b), f_load_part(sums + b, count - b), sum);
+}
+
 }  // namespace
 }  // namespace fathom::cpu

@@ -61,9 +61,18 @@ FATHOM_INLINE I fp8_codes(const struct EncodedMatrix* m, const uint8_t* row, int
 
 // Scales whose products with activations and codes stay within float32; others go another way.
 static int fp8_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
+  enum { kLeast = 127 - 40, kMost = 134 };
   const uint8_t* scales = row_scales(m, row);
-  for (int64_t b = 0; b < fp8_cols(m) / 32; ++b)
-    if (scales[b] < 127 - 40 || scales[b] > 134) return 0;
+  const int64_t count = fp8_cols(m) / 32;
+  const I least = _mm256_set1_epi8(kLeast), range = _mm256_set1_epi8((char)(kMost - kLeast));
+  int64_t b = 0;
+  for (; b + 32 <= count; b += 32) {
+    const I above = _mm256_sub_epi8(i_load(scales + b), least);
+    const I inside = _mm256_cmpeq_epi8(_mm256_min_epu8(above, range), above);
+    if (_mm256_movemask_epi8(inside) != -1) return 0;
+  }
+  for (; b < count; ++b)
+    if (scales[b] < kLeast || scales[b] > kMost) return 0;
   return 1;
 }
 

@@ -117,18 +117,8 @@ void dot_decoded(const struct Bf16Panel* panel, const struct Bf16Rows* rows) {
   dot_panel(&floats, &in);
 }
 
-// Scales that leave float32 when multiplied with those of activations.
 int row_is_exact(const struct EncodedMatrix* m, int64_t row) {
-  if (m->encoding == kEncodingFp8) return fp8_row_is_exact(m, row);
-  if (m->encoding != kEncodingFp4 && m->encoding != kEncodingMxfp4) return 1;
-  const uint8_t* scales = m->encoding == kEncodingFp4 ? row_scales(m, row) : row_data(m, row);
-  const int step = m->encoding == kEncodingFp4 ? 1 : 17;
-  unsigned worst = 0;
-  for (int64_t b = 0; b < m->cols / 32; ++b) {
-    const unsigned far = (unsigned)(scales[b * step] < 127 ? 127 - scales[b * step] : scales[b * step] - 127);
-    worst = far > worst ? far : worst;
-  }
-  return worst <= 80;
+  return m->encoding == kEncodingFp8 ? fp8_row_is_exact(m, row) : 1;
 }
 
 struct Kernels avx2_table() {

@@ -12,7 +12,7 @@ static const int kTileWeights = 4;
 
 // Activation rows that pass by at once, and columns that do: four weight rows of a slice stay in the first
 // cache meanwhile. The sums wait in memory from slice to slice.
-enum { kPanelGroup = 48, kPanelSlice = 1024 };
+enum { kPanelGroup = 48, kPanelSlice = 512 };
 typedef F PanelSums[kPanelGroup];
 
 // Columns [begin, end) of all rows of a group.
