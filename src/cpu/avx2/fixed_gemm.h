@@ -1,6 +1,6 @@
-// Panels (fixed_panel.h) times many fixed-point rows. The columns are walked a slice at a time, so that the
-// slice of four weight rows stays in the first cache while all activation rows pass by; the float32 sums wait
-// in memory meanwhile.
+// Panels (fixed_panel.h) times many fixed-point rows. Columns are walked a slice at a time, so that four weight
+// rows stay in the first cache while a group of activation rows passes by, and the group in the second while all
+// weight rows do; the float32 sums wait in memory meanwhile.
 #pragma once
 
 #include "cpu/avx2/gemm_pairs.h"
@@ -97,47 +97,63 @@ FATHOM_INLINE float bias_sum(const struct Bf16Panel* panel, const uint8_t* w, co
   return f_sum(add_biases(f_zero(), biases, x->sums, blocks));
 }
 
-// `weights` (4 or 1) weight rows times at most kGemmGroup activation rows.
-static void gemm_strip(const struct Bf16Panel* panel, int64_t weight, int weights, const struct FixedRow* x,
-                       int rows, float* const* out) {
+// At most kGemmPanel weight rows and kGemmGroup activation rows.
+struct GemmBlock {
+  const uint8_t* w[kGemmPanel];
+  int weights;
+  struct FixedRow x[kGemmGroup];
+  int rows;
+  GemmSums sums[kGemmPanel];
+};
+
+// Columns [begin, end) of `weights` (4 or 1) weight rows from `first` on.
+static void gemm_strip(const struct Bf16Panel* panel, struct GemmBlock* block, int first, int weights,
+                       int64_t begin, int64_t end) {
   // A run converts its sums every 32 columns and needs the registers for that.
   const int most = is_run(panel->encoding) ? 2 : kGemmRows;
-  GemmSums sums[kGemmWeights];
   struct GemmTile tile;
-  tile.sums = sums;
-  for (int w = 0; w < weights; ++w) {
-    tile.w[w] = panel->data + (weight + w) * panel->row_bytes;
-    for (int m = 0; m < rows; ++m) sums[w][m] = f_zero();
+  tile.sums = block->sums + first;
+  for (int w = 0; w < weights; ++w) tile.w[w] = block->w[first + w];
+  for (int m = 0; m < block->rows; m += most) {
+    tile.first = m;
+    tile.x = block->x + m;
+    gemm_any_tile(panel, &tile, weights, block->rows - m < most ? block->rows - m : most, begin, end);
   }
+}
+static void gemm_results(const struct Bf16Panel* panel, struct GemmBlock* block, float* const* out,
+                         int64_t weight) {
+  if (is_paired(panel->encoding))
+    gemm_rests(panel, block->w, block->weights, block->x, block->rows, block->sums);
+  for (int m = 0; m < block->rows; ++m)
+    for (int w = 0; w < block->weights; ++w) {
+      float* to = out[m] + weight + w;
+      *to = f_sum(block->sums[w][m]);
+      if (panel->encoding == kEncodingAffine) *to += bias_sum(panel, block->w[w], &block->x[m]);
+    }
+}
+static void gemm_block(const struct Bf16Panel* panel, struct GemmBlock* block) {
+  for (int w = 0; w < block->weights; ++w)
+    for (int m = 0; m < block->rows; ++m) block->sums[w][m] = f_zero();
   for (int64_t begin = 0; begin < panel->cols; begin += kGemmSlice) {
     const int64_t end = begin + kGemmSlice < panel->cols ? begin + kGemmSlice : panel->cols;
-    for (int m = 0; m < rows; m += most) {
-      tile.first = m;
-      tile.x = x + m;
-      gemm_any_tile(panel, &tile, weights, rows - m < most ? rows - m : most, begin, end);
-    }
-  }
-  if (is_paired(panel->encoding)) gemm_rests(panel, tile.w, weights, x, rows, sums);
-  for (int m = 0; m < rows; ++m) {
-    float* to = out[m] + weight;
-    if (weights == 4)
-      store_sums4(to, sums[0][m], sums[1][m], sums[2][m], sums[3][m]);
-    else
-      *to = f_sum(sums[0][m]);
-    if (panel->encoding != kEncodingAffine) continue;
-    for (int w = 0; w < weights; ++w) to[w] += bias_sum(panel, tile.w[w], &x[m]);
+    int first = 0;
+    for (; first + kGemmWeights <= block->weights; first += kGemmWeights)
+      gemm_strip(panel, block, first, kGemmWeights, begin, end);
+    for (; first < block->weights; ++first) gemm_strip(panel, block, first, 1, begin, end);
   }
 }
 
 static void fixed_dot_panel(const struct Bf16Panel* panel, const struct Bf16Rows* rows) {
+  struct GemmBlock block;
   for (int64_t m = 0; m < rows->rows; m += kGemmGroup) {
-    const int some = rows->rows - m < kGemmGroup ? (int)(rows->rows - m) : kGemmGroup;
-    struct FixedRow x[kGemmGroup];
-    for (int r = 0; r < some; ++r) x[r] = fixed_row(panel->encoding, rows->in[m + r], panel->cols);
-    int64_t weight = 0;
-    for (; weight + kGemmWeights <= panel->rows; weight += kGemmWeights)
-      gemm_strip(panel, weight, kGemmWeights, x, some, rows->out + m);
-    for (; weight < panel->rows; ++weight) gemm_strip(panel, weight, 1, x, some, rows->out + m);
+    block.rows = rows->rows - m < kGemmGroup ? (int)(rows->rows - m) : kGemmGroup;
+    for (int r = 0; r < block.rows; ++r) block.x[r] = fixed_row(panel->encoding, rows->in[m + r], panel->cols);
+    for (int64_t weight = 0; weight < panel->rows; weight += kGemmPanel) {
+      block.weights = panel->rows - weight < kGemmPanel ? (int)(panel->rows - weight) : kGemmPanel;
+      for (int w = 0; w < block.weights; ++w) block.w[w] = panel->data + (weight + w) * panel->row_bytes;
+      gemm_block(panel, &block);
+      gemm_results(panel, &block, rows->out + m, weight);
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 namespace fathom::cpu {
 namespace {
 
-enum { kGemmWeights = 4, kGemmRows = 3, kGemmSlice = 1024, kGemmGroup = 48 };
+enum { kGemmWeights = 4, kGemmRows = 3, kGemmSlice = 1024, kGemmGroup = 48, kGemmPanel = 16 };
 
 // The sums of one weight row and its activation rows.
 typedef F GemmSums[kGemmGroup];

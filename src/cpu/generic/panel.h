@@ -10,9 +10,10 @@ namespace {
 // Weight rows of a tile. With kTileRows activation rows it fills the vector registers with accumulators.
 static const int kTileWeights = 4;
 
-// Activation rows that pass by at once, and columns that do: four weight rows of a slice stay in the first
-// cache meanwhile. The sums wait in memory from slice to slice.
-enum { kPanelGroup = 48, kPanelSlice = 512 };
+// Columns are walked a slice at a time, so that four weight rows stay in the first cache while a group of
+// activation rows passes by, and the group in the second while all weight rows do. The sums wait in memory from
+// slice to slice.
+enum { kPanelWeights = 16, kPanelGroup = 48, kPanelSlice = 512 };
 typedef F PanelSums[kPanelGroup];
 
 // Columns [begin, end) of all rows of a group.
@@ -108,26 +109,36 @@ FATHOM_INLINE void panel_slice(const struct Panel* panel, int64_t weight, const 
   }
 }
 
-FATHOM_INLINE void panel_strip(const struct Panel* panel, int64_t weight, const int weights,
-                               const float* const* in, int rows, float* const* out) {
-  PanelSums sums[kTileWeights];
-  struct PanelSlice slice = {.in = in, .out = out, .sums = sums};
+// At most kPanelWeights rows of a panel and kPanelGroup activation rows, a slice of columns after the other.
+static void panel_block(const struct Panel* panel, int64_t first, int64_t count, const float* const* in, int rows,
+                        float* const* out) {
+  PanelSums sums[kPanelWeights];
+  struct PanelSlice slice = {.in = in, .out = out};
   for (int64_t begin = 0; begin < panel->cols; begin += kPanelSlice) {
     slice.begin = begin;
     slice.end = begin + kPanelSlice < panel->cols ? begin + kPanelSlice : panel->cols;
     slice.is_first = begin == 0;
     slice.is_last = slice.end == panel->cols;
-    panel_slice(panel, weight, weights, &slice, rows);
+    int64_t weight = 0;
+    for (; weight + kTileWeights <= count; weight += kTileWeights) {
+      slice.sums = sums + weight;
+      panel_slice(panel, first + weight, kTileWeights, &slice, rows);
+    }
+    for (; weight < count; ++weight) {
+      slice.sums = sums + weight;
+      panel_slice(panel, first + weight, 1, &slice, rows);
+    }
   }
 }
 
 static void dot_panel(const struct Panel* panel, const struct DotRows* rows) {
   for (int64_t m = 0; m < rows->rows; m += kPanelGroup) {
     const int some = rows->rows - m < kPanelGroup ? (int)(rows->rows - m) : kPanelGroup;
-    int64_t weight = 0;
-    for (; weight + kTileWeights <= panel->rows; weight += kTileWeights)
-      panel_strip(panel, weight, kTileWeights, rows->in + m, some, rows->out + m);
-    for (; weight < panel->rows; ++weight) panel_strip(panel, weight, 1, rows->in + m, some, rows->out + m);
+    for (int64_t first = 0; first < panel->rows; first += kPanelWeights) {
+      const int64_t left = panel->rows - first;
+      const int64_t count = left < kPanelWeights ? left : (int64_t)kPanelWeights;
+      panel_block(panel, first, count, rows->in + m, some, rows->out + m);
+    }
   }
 }
 
