@@ -61,6 +61,12 @@ struct GemmTile {
   int row;
 };
 
+// sum += products of x with codes. As assembly: a compiler that sees an intrinsic moves each sum to another register
+// and back.
+FATHOM_INLINE void add_products(__m512i* sum, __m512i codes, __m512i x) {
+  __asm__("vpdpwssd %[x], %[codes], %[sum]" : [sum] "+v"(*sum) : [codes] "v"(codes), [x] "v"(x));
+}
+
 // `vectors` of a unit is a constant, like `weights` and `rows`.
 FATHOM_INLINE void gemm_tile(const struct GemmTile* tile, const int vectors, const int weights,
                              const int rows) {
@@ -94,7 +100,7 @@ FATHOM_INLINE void gemm_tile(const struct GemmTile* tile, const int vectors, con
       for (int i = 0; i < weights; ++i) {
         const __m512i codes = load64(w + i * w_stride + 64 * j);
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; ++r) integers[i][r] = _mm512_dpwssd_epi32(integers[i][r], codes, x[r]);
+        for (int r = 0; r < rows; ++r) add_products(&integers[i][r], codes, x[r]);
       }
     }
 #pragma GCC unroll 4
