@@ -126,11 +126,11 @@ struct Kernels {
   void (*bf16_decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, struct Bf16Panel* panel,
                       uint8_t* data);
   void (*bf16_dot_panel)(const struct Bf16Panel* panel, const struct Bf16Rows* rows);
-  // For instruction sets that multiply tiles, null elsewhere. Whether they multiply the encoding so; bf16_dot takes
-  // any number of rows of it then, and has no panels. The others are for such encodings. Puts up to 16 prepared rows side by side, in as much
-  // memory as 16 rows take; the working memory of bf16_dot; and the weight rows and activation rows that one call
-  // of it should take.
+  // For instruction sets that multiply tiles, null elsewhere. Whether an encoding is multiplied so: it has no
+  // panels then, and bf16_dot takes any number of rows.
   int (*bf16_is_tiled)(enum Encoding encoding);
+  // For such encodings. Puts up to 16 prepared rows side by side, in as much memory as 16 rows take; the working
+  // memory of bf16_dot; and the weight rows and activation rows that one call of it should take.
   void (*bf16_pack)(const uint8_t* const* rows, int64_t count, int64_t row_bytes, uint8_t* out);
   int64_t (*bf16_work_bytes)(const struct EncodedMatrix* matrix, int64_t count, int64_t rows);
   int64_t bf16_block_weights, bf16_block_rows;

@@ -122,8 +122,8 @@ TEST(CpuLinear, SmallActivationsBesideLargeOnes) {
   }
 }
 
-// Kernels that sum in 32-bit integers: bytes that make the largest codes and scales of either sign, activations with
-// the signs of the weights.
+// Kernels that sum in 32-bit integers: bytes that make the largest codes and scales of either sign, activations
+// with the signs of the weights.
 TEST(CpuLinear, SumsOfTheLargestCodes) {
   constexpr int64_t kCols = 512, kRows = 3;
   struct Blocks {

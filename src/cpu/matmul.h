@@ -35,7 +35,8 @@ bool multiplies_tiles(const Kernels& kernels, const WeightMatrix& weight);
 PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                           Buffer<uint8_t>& memory);
 
-/// The same for products of tiles, of `groups` groups of `rows` rows, row after row of all groups, in tiles of one group each.
+/// The same, for products of tiles, of `groups` groups of `rows` rows, row after row of all groups, in tiles of
+/// one group each.
 PreparedRows prepare_tiles(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                            int64_t groups, Buffer<uint8_t>& memory);
 

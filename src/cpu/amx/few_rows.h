@@ -15,7 +15,7 @@ enum { kChunkVectors = 8, kChunkBytes = kChunkVectors * kTileBytes };
 enum { kChunksAhead = 2 };
 
 // decode_vectors of one encoding.
-typedef void (*Decoder)(const struct EncodedMatrix*, const struct UnitRow*, int64_t first, int vectors, uint8_t* out);
+typedef void (*Decoder)(const struct UnitRow* row, int64_t first, int vectors, uint8_t* out);
 
 // A decoded chunk and its activations. Registers 0: results, 1: weights, 2: activations.
 struct Chunk {
@@ -87,7 +87,7 @@ static void multiply_few(Decoder decode, const struct EncodedMatrix* m, int64_t 
         if (r < weights) {
           const struct UnitRow where = unit_row(m, row + weight + r);
           if (ahead != 0) ask_for(where.data + c * chunk_bytes + ahead, chunk_bytes);
-          decode(m, &where, first, n, out + r * kTileRowBytes);
+          decode(&where, first, n, out + r * kTileRowBytes);
         }
         if (r % 2 == 1) add_product(&before, r / 2, &x);
       }

@@ -1,5 +1,5 @@
-// Products of the direct kinds (avx512/units.h) with activations that are bfloat16 numbers in AMX tiles; everything
-// else as with AVX-512.
+// Products of the direct kinds (avx512/units.h) with activations that are bfloat16 numbers in AMX tiles;
+// everything else as with AVX-512.
 
 // g++ 12 warns about the undefined operands inside its own intrinsics (GCC bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
@@ -16,10 +16,9 @@
 namespace fathom::cpu {
 namespace {
 
-#define FATHOM_DECODER(encoding)                                                                      \
-  void decode_##encoding(const struct EncodedMatrix*, const struct UnitRow* where, int64_t first,       \
-                         int vectors, uint8_t* out) {                                                   \
-    decode_vectors(encoding, *where, first, vectors, out);                                              \
+#define FATHOM_DECODER(encoding)                                                                     \
+  void decode_##encoding(const struct UnitRow* row, int64_t first, int vectors, uint8_t* out) {      \
+    decode_vectors(encoding, *row, first, vectors, out);                                             \
   }
 FATHOM_DIRECT_ENCODINGS(FATHOM_DECODER)
 #undef FATHOM_DECODER

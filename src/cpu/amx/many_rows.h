@@ -113,7 +113,7 @@ static void multiply_many(Decoder decode, const struct EncodedMatrix* m, int64_t
     for (int64_t r = 0; r < count; ++r) {
       const struct UnitRow where = unit_row(m, row + r);
       if (first + kDepth < vectors) ask_for(where.data + (first / kDepth + 1) * strip_bytes, strip_bytes);
-      decode(m, &where, first, depth,
+      decode(&where, first, depth,
              blocks.weights + r / kTileWidth * kStripBytes + r % kTileWidth * kTileRowBytes);
     }
     const int goes_on = in->is_tiled && first + kDepth < vectors;

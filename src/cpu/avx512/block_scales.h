@@ -37,8 +37,8 @@ FATHOM_INLINE void q3_k_scales(const uint8_t* block, Scales* out) {
   out->scale = _mm512_mul_ps(splat_half(block + 108), float_of(scale));
 }
 
-// Q4_K and Q5_K: eight scales and eight minima of six bits in twelve bytes. Floors of the eight sub-blocks are in
-// the lanes from 8 on; what the lanes below have is for no one.
+// Q4_K and Q5_K: eight scales and eight minima of six bits in twelve bytes. Floors of the eight sub-blocks
+// are in the lanes from 8 on; what the lanes below have is for no one.
 FATHOM_INLINE void q4_k_scales(const uint8_t* block, Scales* out) {
   const uint32_t a = u32_at(block + 4), b = u32_at(block + 8), c = u32_at(block + 12);
   const uint32_t scale_high = (c & 0x0F0F0F0F) | ((a >> 6) & 0x03030303) << 4;
@@ -55,11 +55,10 @@ FATHOM_INLINE void q4_k_scales(const uint8_t* block, Scales* out) {
 
 // Of eight blocks, each with its scale in front: the scales, each to the lanes of `order`.
 FATHOM_INLINE __m512 eight_halves(const uint8_t* p, int64_t stride, __m512i order) {
-  const __m128i halves =
-      _mm_setr_epi16((int16_t)u16_at(p), (int16_t)u16_at(p + stride), (int16_t)u16_at(p + 2 * stride),
-                     (int16_t)u16_at(p + 3 * stride), (int16_t)u16_at(p + 4 * stride),
-                     (int16_t)u16_at(p + 5 * stride), (int16_t)u16_at(p + 6 * stride),
-                     (int16_t)u16_at(p + 7 * stride));
+  const __m128i halves = _mm_setr_epi16((int16_t)u16_at(p), (int16_t)u16_at(p + stride),
+                                        (int16_t)u16_at(p + 2 * stride), (int16_t)u16_at(p + 3 * stride),
+                                        (int16_t)u16_at(p + 4 * stride), (int16_t)u16_at(p + 5 * stride),
+                                        (int16_t)u16_at(p + 6 * stride), (int16_t)u16_at(p + 7 * stride));
   return _mm512_permutexvar_ps(order, _mm512_castps256_ps512(_mm256_cvtph_ps(halves)));
 }
 FATHOM_INLINE __m512 q8_0_scales(const uint8_t* block) {
@@ -105,8 +104,8 @@ FATHOM_INLINE __m256i group_scale_codes(enum Encoding encoding, const uint8_t* b
       return both_words(_mm256_cvtepu16_epi32(codes));
     }
     case kEncodingIq1M: {
-      const __m256i word = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 4, 5,
-                                            6, 7, 6, 7, 6, 7, 6, 7);
+      const __m256i word = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5,
+                                            4, 5, 6, 7, 6, 7, 6, 7, 6, 7);
       const __m256i words =
           _mm256_shuffle_epi8(_mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i*)(block + 48))), word);
       const __m256i shift = _mm256_setr_epi16(0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9);
@@ -125,8 +124,7 @@ FATHOM_INLINE uint32_t iq1_m_factor(const uint8_t* s) {
 }
 FATHOM_INLINE void group_scales(enum Encoding encoding, const uint8_t* block, Scales* out) {
   const __m256i codes = group_scale_codes(encoding, block);
-  out->group = _mm512_castsi256_si512(
-      _mm256_add_epi16(_mm256_add_epi16(codes, codes), _mm256_set1_epi16(1)));
+  out->group = _mm512_castsi256_si512(_mm256_add_epi16(_mm256_add_epi16(codes, codes), _mm256_set1_epi16(1)));
   const uint32_t factor = encoding == kEncodingIq1M ? iq1_m_factor(block + 48) : u16_at(block);
   out->scale = _mm512_set1_ps(_cvtsh_ss((unsigned short)factor) * (encoding == kEncodingIq3S     ? 1.0f
                                                                    : encoding == kEncodingIq3Xxs ? 0.25f

@@ -1,8 +1,8 @@
 // Panels of decoded units times many fixed-point rows; the order of summation is fixed_dot.h's.
 //
-// A panel row has units: vectors of codes, then a vector of scales and, where there are any, one of floors. The
-// columns are walked a slice at a time: of the panel it stays in the first cache while the activation rows pass
-// by, six at a time. The float32 sums wait in memory meanwhile.
+// A panel row has units: vectors of codes, then a vector of scales and, where there are any, one of floors.
+// The columns are walked a slice at a time: of the panel it stays in the first cache while the activation
+// rows pass by, six at a time. The float32 sums wait in memory meanwhile.
 #pragma once
 
 #include "cpu/avx512/fixed_dot.h"
@@ -61,8 +61,8 @@ struct GemmTile {
   int row;
 };
 
-// sum += products of x with codes. As assembly: a compiler that sees an intrinsic moves each sum to another register
-// and back.
+// sum += products of x with codes. As assembly: a compiler that sees an intrinsic moves each sum to another
+// register and back.
 FATHOM_INLINE void add_products(__m512i* sum, __m512i codes, __m512i x) {
   __asm__("vpdpwssd %[x], %[codes], %[sum]" : [sum] "+v"(*sum) : [codes] "v"(codes), [x] "v"(x));
 }
@@ -121,7 +121,7 @@ FATHOM_INLINE void gemm_tile(const struct GemmTile* tile, const int vectors, con
 }
 
 FATHOM_INLINE void gemm_any_tile(const struct GemmTile* tile, const int vectors, int weights, int rows) {
-#define FATHOM_TILE(r) \
+#define FATHOM_TILE(r)                                                                        \
   if (rows == r && weights == kGemmWeights) return gemm_tile(tile, vectors, kGemmWeights, r); \
   if (rows == r) return gemm_tile(tile, vectors, 1, r);
   FATHOM_TILE(6) FATHOM_TILE(5) FATHOM_TILE(4) FATHOM_TILE(3) FATHOM_TILE(2) FATHOM_TILE(1)
@@ -151,8 +151,10 @@ static void gemm_group(const struct Bf16Panel* panel, int64_t first, int weights
       const int some = rows - tile.row < kGemmRows ? rows - tile.row : kGemmRows;
       for (tile.weight = 0; tile.weight < weights;) {
         const int side_by_side = weights - tile.weight >= kGemmWeights ? kGemmWeights : 1;
-        if (is_block) gemm_blocks(&tile, side_by_side, some);
-        else gemm_runs(&tile, side_by_side, some);
+        if (is_block)
+          gemm_blocks(&tile, side_by_side, some);
+        else
+          gemm_runs(&tile, side_by_side, some);
         tile.weight += side_by_side;
       }
     }

@@ -11,8 +11,8 @@
 namespace fathom::cpu {
 namespace {
 
-// A prepared row: units, then the scale of each. A unit has its vectors of q, then by lane what code_excess of
-// the codes makes too much (int32), or the sums that floors are multiplied by (float32).
+// A prepared row: units, then the scale of each. A unit has its vectors of q, then by lane what code_excess
+// of the codes makes too much (int32), or the sums that floors are multiplied by (float32).
 struct FixedRow {
   const uint8_t* units;
   const float* scales;
@@ -71,8 +71,7 @@ FATHOM_INLINE __m512i ordered_words(const struct WordOrder* order, const __m512i
 
 // What a unit's products need beside q, from its lanes' sums of q.
 FATHOM_INLINE __m512i unit_sums(enum Encoding encoding, __m512i lanes, float scale) {
-  if (code_excess(encoding) != 0)
-    return _mm512_mullo_epi32(lanes, _mm512_set1_epi32(-code_excess(encoding)));
+  if (code_excess(encoding) != 0) return _mm512_mullo_epi32(lanes, _mm512_set1_epi32(-code_excess(encoding)));
   if (encoding == kEncodingQ4K || encoding == kEncodingQ5K) {
     // Floors are in the upper eight lanes, one for two lanes.
     const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 6, 8, 10, 12, 14);

@@ -121,8 +121,8 @@ FATHOM_INLINE __m256i iq3_s_codes(const uint8_t* block, int group) {
   const uint8_t* p = block + 2 + 8 * group;
   const uint32_t high = block[66 + group];
 #define FATHOM_RUN(run) run4(grids.iq3_s, p[run] | (high << (8 - run) & 256))
-  return with_signs(_mm256_setr_epi32(FATHOM_RUN(0), FATHOM_RUN(1), FATHOM_RUN(2), FATHOM_RUN(3), FATHOM_RUN(4),
-                                      FATHOM_RUN(5), FATHOM_RUN(6), FATHOM_RUN(7)),
+  return with_signs(_mm256_setr_epi32(FATHOM_RUN(0), FATHOM_RUN(1), FATHOM_RUN(2), FATHOM_RUN(3),
+                                      FATHOM_RUN(4), FATHOM_RUN(5), FATHOM_RUN(6), FATHOM_RUN(7)),
                     u32_at(block + 74 + 4 * group));
 #undef FATHOM_RUN
 }
@@ -145,8 +145,7 @@ FATHOM_INLINE __m256i iq1_m_codes(const uint8_t* block, int group) {
   const uint8_t* low = block + 4 * group;
   // Bits 3, 7, 11 and 15: a run of eight each.
   const __mmask8 minus = (__mmask8)_pext_u32(high, 0x8888u);
-  const __m256i delta =
-      _mm256_mask_blend_epi64(minus, _mm256_set1_epi8(1), _mm256_set1_epi8(-1));
+  const __m256i delta = _mm256_mask_blend_epi64(minus, _mm256_set1_epi8(1), _mm256_set1_epi8(-1));
   return iq1_codes(four_runs8(grids.iq1, low[0] | (high << 8 & 0x700), low[1] | (high << 4 & 0x700),
                               low[2] | (high & 0x700), low[3] | (high >> 4 & 0x700)),
                    delta);
@@ -156,12 +155,24 @@ FATHOM_INLINE __m256i iq1_m_codes(const uint8_t* block, int group) {
 FATHOM_INLINE __m512i group_codes(enum Encoding encoding, const uint8_t* block, int group, __m512i scales) {
   __m256i codes;
   switch (encoding) {
-    case kEncodingIq2Xs: codes = iq2_xs_codes(block, group); break;
-    case kEncodingIq2S: codes = iq2_s_codes(block, group); break;
-    case kEncodingIq3Xxs: codes = iq3_xxs_codes(block, group); break;
-    case kEncodingIq3S: codes = iq3_s_codes(block, group); break;
-    case kEncodingIq1S: codes = iq1_s_codes(block, group); break;
-    default: codes = iq1_m_codes(block, group); break;
+    case kEncodingIq2Xs:
+      codes = iq2_xs_codes(block, group);
+      break;
+    case kEncodingIq2S:
+      codes = iq2_s_codes(block, group);
+      break;
+    case kEncodingIq3Xxs:
+      codes = iq3_xxs_codes(block, group);
+      break;
+    case kEncodingIq3S:
+      codes = iq3_s_codes(block, group);
+      break;
+    case kEncodingIq1S:
+      codes = iq1_s_codes(block, group);
+      break;
+    default:
+      codes = iq1_m_codes(block, group);
+      break;
   }
   return _mm512_mullo_epi16(_mm512_cvtepi8_epi16(codes),
                             _mm512_permutexvar_epi16(load64(kGroupWords.word[group]), scales));
