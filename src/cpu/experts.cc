@@ -140,16 +140,20 @@ void project_down(const Context& context, Scratch& scratch, const Plan& plan, co
 using Stage = void (*)(const Context&, Scratch&, const Plan&, const Group&, int64_t first, int64_t choices,
                        int64_t begin, int64_t outputs);
 
-bool has_tiles(const Context& context, const ExpertFfnArgs& args) {
-  return args.numerics == Numerics::kOfficial && context.kernels->bf16_pack != nullptr;
+// The first expert stands for all.
+bool has_tiles(const Context& context, const ExpertFfnArgs& args, const WeightMatrix& first) {
+  return args.numerics == Numerics::kOfficial && multiplies_tiles(*context.kernels, first);
 }
 
-// Tasks over (group, block of its choices, block of outputs).
-void run_stage(const Context& context, const Plan& plan, Stage stage, int64_t cols, int64_t outputs,
+// Tasks over (group, block of its choices, block of outputs). In tiles, rows that share an expert are put side by
+// side once a task.
+void run_stage(const Context& context, const Plan& plan, Stage stage, const WeightMatrix& first_weight,
                int64_t block_outputs, int64_t work) {
+  const int64_t outputs = first_weight.rows, cols = first_weight.cols;
+  const bool tiled = has_tiles(context, *plan.args, first_weight);
+  if (tiled && plan.args->rows > 1) block_outputs = context.kernels->bf16_block_weights;
   const int64_t output_blocks = (outputs + block_outputs - 1) / block_outputs;
-  const int64_t block_choices =
-      has_tiles(context, *plan.args) ? context.kernels->bf16_block_rows : activation_block_rows(cols);
+  const int64_t block_choices = tiled ? context.kernels->bf16_block_rows : activation_block_rows(cols);
   int64_t most = 0;
   for (int64_t index = 0; index < plan.group_count; ++index) most = std::max(most, plan.group(index).choices);
   const int64_t choice_blocks = (most + block_choices - 1) / block_choices;
@@ -167,10 +171,8 @@ void run_stage(const Context& context, const Plan& plan, Stage stage, int64_t co
 
 void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
   if (args.rows == 0) return;
-  // A group of the quantiser is 32. Rows that share an expert are put side by side once a task.
-  const bool large = args.rows > 1 && has_tiles(context, args);
-  const int64_t up_outputs = large ? context.kernels->bf16_block_weights : 32;
-  const int64_t down_outputs = large ? context.kernels->bf16_block_weights : 64;
+  // A group of the quantiser is 32.
+  constexpr int64_t kUpOutputs = 32, kDownOutputs = 64;
   Plan plan = make_plan(context, args);
   const int64_t work = plan.choices * args.inter * args.dim;
   const int64_t places = args.rows * args.experts_per_token;
@@ -181,13 +183,13 @@ void expert_ffn(const Context& context, const ExpertFfnArgs& args) {
     plan.shared_in =
         prepare_rows(context, args.shared->gate, args.shared_in, args.rows, *context.more_prepared);
   }
-  run_stage(context, plan, project_up, args.dim, args.inter, up_outputs, 2 * work);
+  run_stage(context, plan, project_up, args.routed->gate, kUpOutputs, 2 * work);
   if (official) {
     plan.down_in = prepare_rows(context, args.routed->down, plan.hidden, places, *context.prepared);
     plan.shared_down_in = prepare_rows(context, args.shared->down, plan.hidden + places * args.inter,
                                        args.rows, *context.more_prepared);
   }
-  run_stage(context, plan, project_down, args.inter, args.dim, down_outputs, work);
+  run_stage(context, plan, project_down, args.routed->down, kDownOutputs, work);
 
   // Ids ascend within a row, so the slots' order is the order of the sum; the shared expert comes last.
   run_rows(context, args.rows, (args.experts_per_token + 2) * args.dim / 2, [&](int64_t row, int) {

@@ -87,8 +87,6 @@ struct Bf16Panel {
   int64_t row_bytes;
   enum Encoding encoding;
   int64_t cols;
-  int scaled_vectors;  // bfloat16 only: vectors that share a vector of scales; 0: weights without scales
-  int has_floor;
 };
 
 // Grids of the IQ formats, entry after entry, and the eight signs of seven stored ones.
@@ -135,9 +133,11 @@ struct Kernels {
   void (*bf16_decode)(const struct EncodedMatrix* matrix, int64_t row, int64_t count, struct Bf16Panel* panel,
                       uint8_t* data);
   void (*bf16_dot_panel)(const struct Bf16Panel* panel, const struct Bf16Rows* rows);
-  // For instruction sets that multiply tiles, null elsewhere. Puts up to 16 prepared rows side by side, in as much
-  // memory as 16 rows take; the working memory of bf16_dot; and the weight rows and activation rows that one call
-  // of it should take.
+  // For instruction sets that multiply tiles, null elsewhere. Whether an encoding is multiplied so: it has no
+  // panels then, and bf16_dot takes any number of rows.
+  int (*bf16_is_tiled)(enum Encoding encoding);
+  // For such encodings. Puts up to 16 prepared rows side by side, in as much memory as 16 rows take; the working
+  // memory of bf16_dot; and the weight rows and activation rows that one call of it should take.
   void (*bf16_pack)(const uint8_t* const* rows, int64_t count, int64_t row_bytes, uint8_t* out);
   int64_t (*bf16_work_bytes)(const struct EncodedMatrix* matrix, int64_t count, int64_t rows);
   int64_t bf16_block_weights, bf16_block_rows;

@@ -62,7 +62,7 @@ void grouped_linear(const Context& context, const GroupedLinearArgs& args) {
   FATHOM_CHECK(group_outputs * args.groups == weight.rows, "{} rows in {} groups", weight.rows, args.groups);
   if (args.rows == 0 || weight.rows == 0) return;
 
-  const bool has_tiles = args.inputs_are_bf16 && context.kernels->bf16_pack != nullptr;
+  const bool has_tiles = args.inputs_are_bf16 && multiplies_tiles(*context.kernels, weight);
   PreparedRows prepared;
   if (has_tiles && args.rows > 1)
     prepared = prepare_tiles(context, weight, args.in, args.rows, args.groups, *context.prepared);

@@ -56,6 +56,10 @@ std::optional<EncodedMatrix> encoded(const WeightMatrix& weight) {
   return matrix;
 }
 
+bool are_tiled(const Kernels& kernels, Encoding encoding) {
+  return kernels.bf16_is_tiled != nullptr && kernels.bf16_is_tiled(encoding);
+}
+
 // Rounded up to a block, and off the multiples of 4 KiB, where the rows of a tile would compete for the same
 // few places of the first cache.
 int64_t panel_stride(int64_t cols) { return (cols + 31) / 32 * 32 + 16; }
@@ -90,11 +94,14 @@ void multiply_float32(const Kernels& kernels, Scratch& scratch, const WeightMatr
 
 void multiply_bf16(const Kernels& kernels, Scratch& scratch, const EncodedMatrix& matrix, int64_t first_row,
                    int64_t count, const Bf16Rows& rows) {
-  if (rows.rows <= kernels.bf16_fused_rows) {
+  if (are_tiled(kernels, matrix.encoding)) {
     Bf16Rows with_memory = rows;
-    if (kernels.bf16_work_bytes != nullptr)
-      with_memory.work = scratch.units.get(kernels.bf16_work_bytes(&matrix, count, rows.rows));
+    with_memory.work = scratch.units.get(kernels.bf16_work_bytes(&matrix, count, rows.rows));
     kernels.bf16_dot(&matrix, first_row, count, &with_memory);
+    return;
+  }
+  if (rows.rows <= kernels.bf16_fused_rows) {
+    kernels.bf16_dot(&matrix, first_row, count, &rows);
     return;
   }
   uint8_t* data = scratch.units.get(kPanelRows * kernels.bf16_panel_row_bytes(&matrix));
@@ -114,6 +121,11 @@ int64_t activation_block_rows(int64_t cols) {
   constexpr int64_t kFloats = 128 * 1024;
   // 48: below that, decoding the panel again for every block would cost more than the cache gives.
   return std::max<int64_t>(48, kFloats / cols / 6 * 6);
+}
+
+bool multiplies_tiles(const Kernels& kernels, const WeightMatrix& weight) {
+  const std::optional<Encoding> encoding = encoding_of(weight.type);
+  return encoding && are_tiled(kernels, *encoding);
 }
 
 PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,

@@ -27,12 +27,16 @@ struct PreparedRows {
   bool fit(const WeightMatrix& weight) const { return data != nullptr && weight.type == type; }
 };
 
+/// Whether products with the weight, of activations that are bfloat16 numbers, are products of tiles.
+bool multiplies_tiles(const Kernels& kernels, const WeightMatrix& weight);
+
 /// Prepares `rows` rows of [weight.cols], whose values must be bfloat16 numbers. Empty if the kernels have no
 /// such product for the weight.
 PreparedRows prepare_rows(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                           Buffer<uint8_t>& memory);
 
-/// The same of `groups` groups of `rows` rows, row after row of all groups, in tiles of one group each.
+/// The same, for products of tiles, of `groups` groups of `rows` rows, row after row of all groups, in tiles of
+/// one group each.
 PreparedRows prepare_tiles(const Context& context, const WeightMatrix& weight, const float* in, int64_t rows,
                            int64_t groups, Buffer<uint8_t>& memory);
 

@@ -124,7 +124,6 @@ inline TestWeight make_weight(DType type, int64_t rows, int64_t cols, uint32_t s
 struct Bound {
   // Of the norm of a row of results. 0: equal to the bit.
   float of_norm = 0;
-  float of_norm_in_tiles = 0;  // for AMX, whose weights may be 2^-16 off; 0: no different
   // Results are bfloat16: apart from `of_norm`, at most one unit in the last place, and at most this share of
   // the results may differ at all.
   float flipped_share = 0;
@@ -177,8 +176,6 @@ inline void check_operation(const char* name, int64_t rows, int64_t width, const
   const std::vector<float> expected = run(reference, rows);
   for (CpuIsa isa : available_cpu_isas()) {
     SCOPED_TRACE(cpu_isa_name(isa));
-    Bound of_isa = bound;
-    if (isa == CpuIsa::kAmx && bound.of_norm_in_tiles != 0) of_isa.of_norm = bound.of_norm_in_tiles;
     std::vector<float> first_result;
     for (int threads : {1, 2, 3}) {
       const std::unique_ptr<Backend> backend = backend_of(isa, threads);
@@ -186,7 +183,7 @@ inline void check_operation(const char* name, int64_t rows, int64_t width, const
         if (threads > 1 && (group == 2 || group == 3)) continue;  // too few rows for the cuts to differ
         std::vector<float> result = run(*backend, group);
         if (first_result.empty()) {
-          expect_near(result, expected, width, of_isa);
+          expect_near(result, expected, width, bound);
           first_result = std::move(result);
         } else {
           ASSERT_EQ(std::memcmp(result.data(), first_result.data(), result.size() * sizeof(float)), 0)

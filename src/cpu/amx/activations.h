@@ -67,39 +67,5 @@ FATHOM_INLINE void store_results(const uint8_t* tile, int64_t weights, int64_t r
   for (int64_t r = 0; r < rows; ++r) f_store_part(out[r] + weight, _mm512_castsi512_ps(x[r]), weights);
 }
 
-static int64_t bf16_row_bytes(const struct EncodedMatrix* m) {
-  if (m->encoding == kEncodingF32 || m->encoding == kEncodingF16) return 0;
-  return m->cols % unit_cols(m->encoding) != 0 ? 0 : 2 * m->cols;
-}
-
-static void bf16_prepare(const struct EncodedMatrix* m, const float* in, uint8_t* out) {
-  const int words = unit_cols(m->encoding);
-  // Where a word comes from: within two vectors, and which of the four pairs.
-  uint16_t column[256];
-  __mmask32 second[8], upper[8];
-  for (int w = 0; w < words; ++w) column[w] = (uint16_t)tile_column(m->encoding, w);
-  for (int v = 0; v < words / 32; ++v) {
-    second[v] = _mm512_test_epi16_mask(load64(column + 32 * v), _mm512_set1_epi16(64));
-    upper[v] = _mm512_test_epi16_mask(load64(column + 32 * v), _mm512_set1_epi16(128));
-  }
-  for (int64_t first = 0; first < m->cols; first += words) {
-    __m512i x[8];
-    for (int v = 0; v < words / 32; ++v) x[v] = upper_halves(in + first + 32 * v);
-    if (words < 256) x[1] = words == 64 ? x[1] : x[0];
-    for (int v = 0; v < words / 32; ++v, out += 64) {
-      const __m512i index = load64(column + 32 * v);
-      __m512i y = _mm512_permutex2var_epi16(x[0], index, x[1]);
-      if (words == 256) {
-        const __m512i b = _mm512_permutex2var_epi16(x[2], index, x[3]);
-        const __m512i c = _mm512_permutex2var_epi16(x[4], index, x[5]);
-        const __m512i d = _mm512_permutex2var_epi16(x[6], index, x[7]);
-        y = _mm512_mask_blend_epi16(upper[v], _mm512_mask_blend_epi16(second[v], y, b),
-                                    _mm512_mask_blend_epi16(second[v], c, d));
-      }
-      _mm512_storeu_si512(out, y);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fathom::cpu

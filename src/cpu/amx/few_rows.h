@@ -10,17 +10,14 @@
 namespace fathom::cpu {
 namespace {
 
-enum { kChunkVectors = 8, kMostChunkTiles = 16, kChunkBytes = kMostChunkTiles * kTileBytes };
+enum { kChunkVectors = 8, kChunkBytes = kChunkVectors * kTileBytes };
 // Chunks that encoded weights are asked for ahead of their use.
 enum { kChunksAhead = 2 };
 
-// decode_vectors of one encoding, and its tiles for 32 columns.
-struct Decoder {
-  void (*decode)(const struct EncodedMatrix*, const struct UnitRow*, int64_t first, int vectors, uint8_t* out);
-  int parts;
-};
+// decode_vectors of one encoding.
+typedef void (*Decoder)(const struct UnitRow* row, int64_t first, int vectors, uint8_t* out);
 
-// A decoded chunk and its activations. Tiles 0: results, 1: weights, 2: activations.
+// A decoded chunk and its activations. Registers 0: results, 1: weights, 2: activations.
 struct Chunk {
   const uint8_t* weights;
   const uint8_t* activations;
@@ -32,10 +29,10 @@ struct FewRows {
   int64_t step, stride;
 };
 
-FATHOM_INLINE void add_product(const struct Chunk* chunk, int tile, int parts, const struct FewRows* x) {
+FATHOM_INLINE void add_product(const struct Chunk* chunk, int tile, const struct FewRows* x) {
   if (tile >= chunk->tiles) return;
   FATHOM_TILE_LOAD(1, chunk->weights + tile * kTileBytes, kTileRowBytes);
-  FATHOM_TILE_LOAD(2, chunk->activations + tile / parts * x->step, x->stride);
+  FATHOM_TILE_LOAD(2, chunk->activations + tile * x->step, x->stride);
   FATHOM_TILE_DOT(0, 1, 2);
 }
 
@@ -67,9 +64,8 @@ static struct FewRows few_rows_tiles(const struct EncodedMatrix* m, const struct
   return {tiles, kTileBytes, kTileRowBytes};
 }
 
-static void multiply_few(const struct Decoder* decoder, const struct EncodedMatrix* m, int64_t row, int64_t count,
+static void multiply_few(Decoder decode, const struct EncodedMatrix* m, int64_t row, int64_t count,
                          const struct Bf16Rows* in) {
-  const int parts = decoder->parts;
   const int64_t vectors = m->cols / kTileCols, chunks = (vectors + kChunkVectors - 1) / kChunkVectors;
   const int64_t chunk_bytes = m->row_bytes * kChunkVectors / vectors;
   const struct FewRows x = few_rows_tiles(m, in);
@@ -91,16 +87,15 @@ static void multiply_few(const struct Decoder* decoder, const struct EncodedMatr
         if (r < weights) {
           const struct UnitRow where = unit_row(m, row + weight + r);
           if (ahead != 0) ask_for(where.data + c * chunk_bytes + ahead, chunk_bytes);
-          decoder->decode(m, &where, first, n, out + r * kTileRowBytes);
+          decode(&where, first, n, out + r * kTileRowBytes);
         }
-        if (parts == 2) add_product(&before, r, parts, &x);
-        else if (r % 2 == 1) add_product(&before, r / 2, parts, &x);
+        if (r % 2 == 1) add_product(&before, r / 2, &x);
       }
       if (c == 0 && weight != 0) finish_few(in, weight - kTileWidth, kTileWidth);
-      before = {out, x.tiles + first * x.step, n * parts};
+      before = {out, x.tiles + first * x.step, n};
     }
   }
-  for (int tile = 0; tile < kMostChunkTiles; ++tile) add_product(&before, tile, parts, &x);
+  for (int tile = 0; tile < kChunkVectors; ++tile) add_product(&before, tile, &x);
   const int64_t last = (count - 1) / kTileWidth * kTileWidth;
   finish_few(in, last, count - last);
   release_tiles();

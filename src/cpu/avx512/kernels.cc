@@ -8,48 +8,49 @@
 #include "cpu/avx512/vec.h"
 #include "cpu/generic/table.h"
 #include "cpu/avx512/bf16_panel.h"
+#include "cpu/avx512/fixed_calls.h"
 
 namespace fathom::cpu {
 namespace {
 
-// With the width of the codes as a constant.
-void bf16_dot_affine(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
-  struct EncodedMatrix known = *m;
-  switch (m->bits) {
-#define FATHOM_CASE(width) \
-  case width: known.bits = width; return bf16_dot_as(kEncodingAffine, &known, row, count, rows);
-    FATHOM_CASE(2) FATHOM_CASE(3) FATHOM_CASE(4) FATHOM_CASE(5) FATHOM_CASE(6) FATHOM_CASE(8)
-#undef FATHOM_CASE
-    default: return;
-  }
-}
-
-void bf16_dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
+void dot(const struct EncodedMatrix* m, int64_t row, int64_t count, const struct Bf16Rows* rows) {
   switch (m->encoding) {
 #define FATHOM_CASE(encoding) \
   case encoding: return bf16_dot_as(encoding, m, row, count, rows);
-    FATHOM_BF16_ENCODINGS(FATHOM_CASE)
-    case kEncodingAffine: return bf16_dot_affine(m, row, count, rows);
+    FATHOM_DIRECT_ENCODINGS(FATHOM_CASE)
 #undef FATHOM_CASE
-    default: return;
+    default: return fixed_dot(m, row, count, rows);
   }
 }
-
-void bf16_decode(const struct EncodedMatrix* m, int64_t row, int64_t count, struct Bf16Panel* panel,
-                 uint8_t* data) {
+int64_t row_bytes(const struct EncodedMatrix* m) {
+  if (m->encoding == kEncodingF32 || m->encoding == kEncodingF16) return 0;
+  return is_direct(m->encoding) ? bf16_row_bytes(m) : fixed_row_bytes(m);
+}
+void prepare(const struct EncodedMatrix* m, const float* in, uint8_t* out) {
+  if (is_direct(m->encoding)) return bf16_prepare(m, in, out);
+  fixed_prepare(m, in, out);
+}
+int64_t panel_row_bytes(const struct EncodedMatrix* m) {
+  return is_direct(m->encoding) ? bf16_row_bytes(m) : fixed_panel_row_bytes(m);
+}
+void decode_panel(const struct EncodedMatrix* m, int64_t row, int64_t count, struct Bf16Panel* panel,
+                  uint8_t* data) {
   panel->data = data;
   panel->rows = count;
-  panel->row_bytes = bf16_panel_row_bytes(m);
-  panel->scaled_vectors = is_direct(m->encoding) ? 0 : unit_vectors(m->encoding);
-  panel->has_floor = has_floor(m->encoding);
+  panel->row_bytes = panel_row_bytes(m);
+  panel->encoding = m->encoding;
+  panel->cols = m->cols;
   switch (m->encoding) {
 #define FATHOM_CASE(encoding) \
-  case encoding: return decode_panel_as(encoding, m, row, count, data);
-    FATHOM_BF16_ENCODINGS(FATHOM_CASE)
-    FATHOM_CASE(kEncodingAffine)
+  case encoding: return bf16_decode_as(encoding, m, row, count, data);
+    FATHOM_DIRECT_ENCODINGS(FATHOM_CASE)
 #undef FATHOM_CASE
-    default: return;
+    default: return fixed_decode(m, row, count, panel, data);
   }
+}
+void dot_decoded(const struct Bf16Panel* panel, const struct Bf16Rows* rows) {
+  if (is_direct(panel->encoding)) return bf16_dot_panel(panel, rows);
+  fixed_dot_panel(panel, rows);
 }
 
 struct Kernels avx512_table() {
@@ -57,14 +58,14 @@ struct Kernels avx512_table() {
   struct Kernels table = kernel_table("avx512");
   table.decodes = decodes_all;
   table.decode = decode_any;
-  table.bf16_row_bytes = bf16_row_bytes;
-  table.bf16_prepare = bf16_prepare;
+  table.bf16_row_bytes = row_bytes;
+  table.bf16_prepare = prepare;
   table.bf16_row_is_exact = bf16_row_is_exact;
-  table.bf16_fused_rows = kFusedRows;
-  table.bf16_dot = bf16_dot;
-  table.bf16_panel_row_bytes = bf16_panel_row_bytes;
-  table.bf16_decode = bf16_decode;
-  table.bf16_dot_panel = bf16_dot_panel;
+  table.bf16_fused_rows = kMostRows;
+  table.bf16_dot = dot;
+  table.bf16_panel_row_bytes = panel_row_bytes;
+  table.bf16_decode = decode_panel;
+  table.bf16_dot_panel = dot_decoded;
   return table;
 }
 

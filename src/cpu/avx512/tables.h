@@ -11,35 +11,23 @@ namespace {
 // bfloat16 bits of a value that bfloat16 holds exactly.
 constexpr uint16_t bf16_bits(float value) { return (uint16_t)(__builtin_bit_cast(uint32_t, value) >> 16); }
 
-// Value of a word index, repeated so that bits above the index do not matter.
+// Integers by word index, repeated so that bits above the index do not matter.
 template <int kSize>
 struct Words {
   alignas(64) uint16_t word[kSize];
 };
-constexpr Words<32> values(int levels, int first) {
-  Words<32> table{};
-  for (int i = 0; i < 32; ++i) table.word[i] = bf16_bits((float)(first + i % levels));
-  return table;
-}
-constexpr Words<32> kQ3Values = values(8, -4);
-constexpr Words<64> q6_values() {
-  Words<64> table{};
-  for (int i = 0; i < 64; ++i) table.word[i] = bf16_bits((float)(i - 32));
-  return table;
-}
-constexpr Words<64> kQ6Values = q6_values();
 constexpr Words<32> iq4_values() {
   constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   Words<32> table{};
-  for (int i = 0; i < 32; ++i) table.word[i] = bf16_bits((float)kLevels[i % 16]);
+  for (int i = 0; i < 32; ++i) table.word[i] = (uint16_t)kLevels[i % 16];
   return table;
 }
 constexpr Words<32> kIq4Values = iq4_values();
 // Two bits of magnitude, then the sign.
 constexpr Words<32> iq2_values() {
-  constexpr float kLevels[8] = {8, 25, 43, 0, -8, -25, -43, 0};
+  constexpr int kLevels[8] = {8, 25, 43, 0, -8, -25, -43, 0};
   Words<32> table{};
-  for (int i = 0; i < 32; ++i) table.word[i] = bf16_bits(kLevels[i % 8]);
+  for (int i = 0; i < 32; ++i) table.word[i] = (uint16_t)kLevels[i % 8];
   return table;
 }
 constexpr Words<32> kIq2Values = iq2_values();
@@ -50,6 +38,18 @@ constexpr Words<32> word_numbers() {
 }
 constexpr Words<32> kWordNumbers = word_numbers();
 static const uint16_t* const kWordNumber = kWordNumbers.word;
+
+// Of 32 columns: which of the words of a block, one for 16 columns each, is theirs.
+struct GroupWords {
+  alignas(64) uint16_t word[8][32];
+};
+constexpr GroupWords group_words() {
+  GroupWords table{};
+  for (int group = 0; group < 8; ++group)
+    for (int i = 0; i < 32; ++i) table.word[group][i] = (uint16_t)(2 * group + i / 16);
+  return table;
+}
+constexpr GroupWords kGroupWords = group_words();
 
 // Scales that the direct kinds can apply: all weights stay normal numbers in bfloat16, and so do the table's.
 constexpr int kLowestScale = 67, kHighestScale = 187;
