@@ -77,6 +77,9 @@ void add_experts(const Kernels& kernels, const WorkShape& s, WorkSizes& sizes) {
   sizes.more_floats = largest(sizes.more_floats, choices * s.dim);
   sizes.numbers = largest(sizes.numbers, 3 * (s.experts + 2) + 3 * choices);
   sizes.values = largest(sizes.values, std::min(s.rows, activation_block_rows(s.dim)) * kExpertOutputs);
+  if (kernels.bf16_is_tiled != nullptr)
+    sizes.values = largest(sizes.values, std::min(s.rows, kernels.bf16_block_rows) *
+                                             std::min<int64_t>(s.inter, kernels.bf16_block_weights));
   sizes.prepared = largest(sizes.prepared, s.rows * prepared_row_bytes(kernels, s.dim),
                            places * prepared_row_bytes(kernels, s.inter));
   sizes.more_prepared = largest(sizes.more_prepared, s.rows * prepared_row_bytes(kernels, s.dim),
