@@ -24,8 +24,9 @@ std::vector<int32_t> chosen(const std::vector<float>& scores, int64_t size) {
 std::vector<int32_t> sorted(const std::vector<float>& scores, int64_t size) {
   std::vector<int32_t> places(scores.size());
   std::iota(places.begin(), places.end(), 0);
-  std::stable_sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
-    return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+  std::sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
+    const float first = scores[static_cast<size_t>(a)], second = scores[static_cast<size_t>(b)];
+    return first != second ? first > second : a < b;
   });
   places.resize(std::min(places.size(), static_cast<size_t>(size)));
   std::sort(places.begin(), places.end());
