@@ -91,8 +91,7 @@ FATHOM_INLINE void runs_dot(enum Encoding encoding, const struct EncodedMatrix* 
     for (int w = 0; w < weights; ++w) {
       const uint8_t* p = codes[w] + b * bytes;
       ask_for(p + weights * m->row_bytes, bytes);
-      // Bit streams are read beyond their end, which may be the end of the file.
-      if (encoding == kEncodingAffine && b + 1 == blocks) {
+      if (encoding == kEncodingAffine && affine_reads_beyond(bits, blocks - b)) {
         memset(last[w], 0, sizeof last[w]);
         memcpy(last[w], p, (size_t)bytes);
         p = last[w];

@@ -57,7 +57,7 @@ FATHOM_INLINE void panel_of_runs(enum Encoding encoding, const struct EncodedMat
   for (int64_t b = 0; b < blocks; ++b, codes += bytes, out += 64) {
     uint8_t last[64] = {0};
     const uint8_t* p = codes;
-    if (encoding == kEncodingAffine && b + 1 == blocks) {
+    if (encoding == kEncodingAffine && affine_reads_beyond(bits, blocks - b)) {
       memcpy(last, p, (size_t)bytes);
       p = last;
     }

@@ -22,6 +22,8 @@ FATHOM_INLINE I stream_words(I x, int bits, int first) {
   const I window = _mm256_shuffle_epi8(x, i_load(index));
   return right16(_mm256_mullo_epi16(window, i_load(power)), 16 - bits);
 }
+// Whether that reads beyond the row's end, which may be the end of the file, with `left` runs to go.
+FATHOM_INLINE int affine_reads_beyond(int bits, int64_t left) { return 4 * bits * left < 16 + 2 * bits; }
 FATHOM_INLINE void affine_words(const uint8_t* codes, int bits, I* even, I* odd) {
   if (bits == 8) return split_unsigned(i_load(codes), even, odd);
   const __m128i low = _mm_loadu_si128((const __m128i*)codes);

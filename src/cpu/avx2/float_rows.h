@@ -42,7 +42,7 @@ FATHOM_INLINE void floats_of_affine(const struct EncodedMatrix* m, int64_t row, 
   for (int64_t b = 0; b < blocks; ++b, out += 32) {
     const uint8_t* p = row_data(m, row) + b * bytes;
     uint8_t last[64] = {0};
-    if (b + 1 == blocks) {
+    if (affine_reads_beyond(m->bits, blocks - b)) {
       memcpy(last, p, (size_t)bytes);
       p = last;
     }
