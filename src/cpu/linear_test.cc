@@ -165,6 +165,18 @@ TEST(CpuLinear, SumsOfTheLargestCodes) {
     }
 }
 
+TEST(CpuLinear, ResultsNearTheEndsOfFloat32) {
+  for (DType type : {DType::kFp8Tile32, DType::kFp4Row32, DType::kMXFP4})
+    for (int scale : {0, 1, 12, 240, 244}) {
+      SCOPED_TRACE(testing::Message() << dtype_name(type) << " scale " << scale);
+      TestWeight weight = make_weight(type, 33, 64, 8);
+      std::vector<std::byte>& bytes = type == DType::kMXFP4 ? weight.data : weight.scales;
+      for (size_t at = 1; at < bytes.size(); at += type == DType::kMXFP4 ? 17 : 1)
+        bytes[at] = std::byte{static_cast<uint8_t>(scale)};
+      check_weight(weight, 5, {.bf16_inputs = true});
+    }
+}
+
 TEST(CpuLinear, ColumnsNeedNotFillABlock) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8Tile32})
     for (int64_t cols : {1, 7, 31, 33, 40, 100})

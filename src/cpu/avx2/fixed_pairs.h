@@ -37,7 +37,7 @@ FATHOM_INLINE void pair_words(enum Encoding encoding, const uint8_t* first, cons
   words[3] = i_and(high, top);
 }
 // The scales of two 32 columns, each in the lanes of its half; for FP4 and MXFP4 with what the codes are too
-// large by. The smallest E8M0, 2^-127, reads as zero.
+// large by.
 FATHOM_INLINE F pair_scales(enum Encoding encoding, const uint8_t* first, const uint8_t* second,
                             const uint8_t* scales) {
   const I halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);

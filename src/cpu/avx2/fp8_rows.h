@@ -59,12 +59,8 @@ FATHOM_INLINE I fp8_codes(const struct EncodedMatrix* m, const uint8_t* row, int
   return i_load(last);
 }
 
-// Scales whose products with activations and codes stay within float32; others go another way.
-static int fp8_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
-  enum { kLeast = 127 - 40, kMost = 134 };
-  const uint8_t* scales = row_scales(m, row);
-  const int64_t count = fp8_cols(m) / 32;
-  const I least = _mm256_set1_epi8(kLeast), range = _mm256_set1_epi8((char)(kMost - kLeast));
+static int scales_are_within(const uint8_t* scales, int64_t count, uint8_t lowest, uint8_t highest) {
+  const I least = _mm256_set1_epi8((char)lowest), range = _mm256_set1_epi8((char)(highest - lowest));
   int64_t b = 0;
   for (; b + 32 <= count; b += 32) {
     const I above = _mm256_sub_epi8(i_load(scales + b), least);
@@ -72,7 +68,7 @@ static int fp8_row_is_exact(const struct EncodedMatrix* m, int64_t row) {
     if (_mm256_movemask_epi8(inside) != -1) return 0;
   }
   for (; b < count; ++b)
-    if (scales[b] < kLeast || scales[b] > kMost) return 0;
+    if (scales[b] < lowest || scales[b] > highest) return 0;
   return 1;
 }
 
