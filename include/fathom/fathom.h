@@ -37,7 +37,8 @@ typedef enum fathom_status {
   FATHOM_STATE = 7,            /* the object is not in a state that allows the call */
   FATHOM_CONTEXT_FULL = 8,     /* the tokens do not fit the context */
   FATHOM_CANCELLED = 9,        /* a callback said stop */
-  FATHOM_INTERNAL = 10         /* a bug */
+  FATHOM_INTERNAL = 10,        /* a bug */
+  FATHOM_BUSY = 11             /* too much waits already; the same may work later */
 } fathom_status;
 
 /* Message of the last failed call on this thread, "" if none failed. Valid until the thread's next call. */

@@ -24,6 +24,7 @@ enum class ErrorCode : int {
   kContextFull = 8,      // the tokens do not fit the context
   kCancelled = 9,        // a cancel callback said stop
   kInternal = 10,        // a bug that could be reported instead of aborting
+  kBusy = 11,            // too much waits already; the same may work later
 };
 
 struct Error {
@@ -49,6 +50,7 @@ struct Error {
   FATHOM_ERROR_FACTORY(context_full, kContextFull)
   FATHOM_ERROR_FACTORY(cancelled, kCancelled)
   FATHOM_ERROR_FACTORY(internal, kInternal)
+  FATHOM_ERROR_FACTORY(busy, kBusy)
 #undef FATHOM_ERROR_FACTORY
 };
 

@@ -121,6 +121,8 @@ const char* fathom_status_name(fathom_status status) {
       return "cancelled";
     case FATHOM_INTERNAL:
       return "internal error";
+    case FATHOM_BUSY:
+      return "busy";
   }
   return "unknown status";
 }
