@@ -24,5 +24,6 @@ Command add_synth(CLI::App& app);
 Command add_eval(CLI::App& app);
 Command add_imatrix(CLI::App& app);
 Command add_compare(CLI::App& app);
+Command add_serve(CLI::App& app);
 
 }  // namespace fathom::cli

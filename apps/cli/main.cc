@@ -20,6 +20,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  fathom run \"Once upon a time\" -n 200\n"
     "  fathom chat -m models/DeepSeek-V4.1-Flash --ctx 128K\n"
+    "  fathom serve -m models/DeepSeek-V4.1-Flash --ctx 128K --parallel 4\n"
     "  fathom inspect model.gguf\n"
     "  fathom plan -m model.gguf --ctx 1M --memory 96GB\n\n"
     "Without -m the pack in $FATHOM_MODEL runs, or else the small embedded model.\n"
@@ -74,7 +75,8 @@ int run_command(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   const Command commands[] = {add_run(app),      add_chat(app),       add_inspect(app),       add_plan(app),
                               add_tokenize(app), add_detokenize(app), add_chat_template(app), add_quantize(app),
-                              add_synth(app),    add_eval(app),       add_imatrix(app),       add_compare(app)};
+                              add_synth(app),    add_eval(app),       add_imatrix(app),       add_compare(app),
+                              add_serve(app)};
   if (argc <= 1) {
     remark(app.help());
     return kExitUsage;

@@ -7,7 +7,7 @@
 
 #include "generation.h"
 #include "output.h"
-#include "stop_strings.h"
+#include "text/stop_strings.h"
 
 namespace fathom::cli {
 

@@ -1,8 +1,8 @@
-#include "stop_strings.h"
+#include "text/stop_strings.h"
 
 #include <algorithm>
 
-namespace fathom::cli {
+namespace fathom {
 
 StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
   std::erase(strings_, "");
@@ -28,6 +28,7 @@ std::string StopStrings::take(std::string_view text) {
     if (end < best_end || (end == best_end && begin < best_begin)) {
       best_begin = begin;
       best_end = end;
+      matched_ = stop;
     }
   }
   found_ = best_begin != std::string::npos;
@@ -43,4 +44,4 @@ std::string StopStrings::finish() {
   return rest;
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom

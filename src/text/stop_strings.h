@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fathom::cli {
+namespace fathom {
 
 /// Passes text on as long as no stop string can be in it. What may be the beginning of one is held back; the
 /// text before a found one has been passed on, the stop string itself and what follows never are. Which one
@@ -18,6 +18,8 @@ class StopStrings {
   /// The end of the stream: what was held back.
   std::string finish();
   bool found() const { return found_; }
+  /// The stop string that was found; empty before.
+  const std::string& matched() const { return matched_; }
   size_t held_bytes() const { return held_.size(); }
 
  private:
@@ -25,7 +27,8 @@ class StopStrings {
 
   std::vector<std::string> strings_;  // none is empty
   std::string held_;
+  std::string matched_;
   bool found_ = false;
 };
 
-}  // namespace fathom::cli
+}  // namespace fathom

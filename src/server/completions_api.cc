@@ -1,0 +1,342 @@
+// POST /v1/completions: prompts as they are, as text or token ids.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "server/openai_parts.h"
+#include "server/submit.h"
+
+namespace fathom {
+namespace {
+
+struct TextOptions {
+  bool add_bos = true;
+  bool parse_special = true;
+  std::optional<std::string> suffix;
+};
+
+// begin, prefix, hole, suffix, end: the order of DeepSeek's earlier models.
+Result<std::vector<int32_t>> encode_around_hole(const Tokenizer& tokenizer, const std::string& prefix,
+                                                const std::string& suffix) {
+  const NamedTokens& named = tokenizer.named();
+  if (named.fim_begin < 0 || named.fim_hole < 0 || named.fim_end < 0)
+    return Error::unsupported("suffix: the model's vocabulary has no tokens for a text with a hole");
+  std::vector<int32_t> ids{named.bos, named.fim_begin};
+  tokenizer.encode_append(prefix, ids);
+  ids.push_back(named.fim_hole);
+  tokenizer.encode_append(suffix, ids);
+  ids.push_back(named.fim_end);
+  return ids;
+}
+
+Result<std::vector<int32_t>> encode_text(const Tokenizer& tokenizer, const std::string& text,
+                                         const TextOptions& options) {
+  if (options.suffix) return encode_around_hole(tokenizer, text, *options.suffix);
+  std::vector<int32_t> ids = options.parse_special ? tokenizer.encode_with_special(text) : tokenizer.encode(text);
+  const int32_t bos = tokenizer.named().bos;
+  if (options.add_bos && bos >= 0 && (ids.empty() || ids.front() != bos)) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
+Result<std::vector<int32_t>> read_prompt(const Json& value, const std::string& path, const Tokenizer& tokenizer,
+                                         int32_t vocab_size, const TextOptions& options) {
+  if (value.is_string()) return encode_text(tokenizer, value.get<std::string>(), options);
+  if (options.suffix) return wrong_json(path, "text beside a suffix", value);
+  return read_ids(value, path, vocab_size);
+}
+
+// A string, ids, or an array of either.
+Result<std::vector<std::vector<int32_t>>> read_prompts(const Fields& request, const Tokenizer& tokenizer,
+                                                       int32_t vocab_size, const TextOptions& options) {
+  const Json* given = request.find("prompt");
+  const char* name = given != nullptr ? "prompt" : "prompt_token_ids";
+  const Json* prompt = request.find(name);
+  if (prompt == nullptr) return Error::invalid("prompt: expected text or token ids, found nothing");
+  std::vector<std::vector<int32_t>> prompts;
+  const bool is_list = prompt->is_array() && !prompt->empty() && !(*prompt)[0].is_number();
+  if (!is_list) {
+    FATHOM_ASSIGN(auto ids, read_prompt(*prompt, name, tokenizer, vocab_size, options));
+    prompts.push_back(std::move(ids));
+    return prompts;
+  }
+  if (prompt->size() > static_cast<size_t>(kChoicesMax))
+    return Error::invalid("{}: expected at most {} prompts, found {}", name, kChoicesMax, prompt->size());
+  for (size_t index = 0; index < prompt->size(); ++index) {
+    FATHOM_ASSIGN(auto ids, read_prompt((*prompt)[index], fmt::format("{}[{}]", name, index), tokenizer, vocab_size,
+                                        options));
+    prompts.push_back(std::move(ids));
+  }
+  return prompts;
+}
+
+struct CompletionRequest {
+  ServiceContext& context;
+  std::string name;
+  GenerationFields fields;
+  bool echo = false;
+  std::vector<std::vector<int32_t>> prompts;
+  std::shared_ptr<LiveRequest> live;
+  Exchange exchange;
+  int64_t created_s = now_s();
+
+  const std::vector<int32_t>& prompt_of(const Answer& answer) const {
+    return prompts[static_cast<size_t>(answer.index() / fields.n)];
+  }
+  int answers() const { return static_cast<int>(prompts.size()) * fields.n; }
+  Json header() const {
+    return {{"id", name}, {"object", "text_completion"}, {"created", created_s}, {"model", context.card.name}};
+  }
+  std::string prompt_text(const Answer& answer) const {
+    return replace_invalid_utf8(context.tokenizer.decode(prompt_of(answer)));
+  }
+};
+
+class CompletionListener : public AnswerListener {
+ public:
+  explicit CompletionListener(CompletionRequest request) : request_(std::move(request)), open_(request_.answers()) {}
+
+  void on_end(const Answer& answer, const AnswerEnd& end) override {
+    log_end(request_.name, answer, end);
+    // Answers to one prompt share it; the sum over prompts has all of them.
+    const bool first_of_prompt = seen_prompts_.insert(answer.index() / request_.fields.n).second;
+    GenerationUsage usage = end.usage;
+    if (!first_of_prompt) usage.prompt_tokens = usage.cached_tokens = 0;
+    add_usage(usage);
+    --open_;
+    answer_ended(answer, end);
+    if (open_ == 0) all_ended();
+  }
+
+ protected:
+  virtual void answer_ended(const Answer& answer, const AnswerEnd& end) = 0;
+  virtual void all_ended() = 0;
+
+  Json choice(const Answer& answer, std::string text, Json logprobs) const {
+    return {{"index", answer.index()},
+            {"text", std::move(text)},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", nullptr}};
+  }
+  void put_end(const Answer& answer, const AnswerEnd& end, Json& choice) const {
+    choice["finish_reason"] = openai_finish_reason(answer, end, request_.context.options.loop_finish_reason);
+    choice["finish_details"] = finish_details(answer, end);
+  }
+  /// Of the prompt; the first token has nothing before it.
+  std::vector<AnswerToken> prompt_tokens(const Answer& answer) const {
+    std::vector<AnswerToken> tokens;
+    const std::vector<int32_t>& ids = request_.prompt_of(answer);
+    for (size_t position = 0; position < ids.size(); ++position) {
+      AnswerToken token{ids[position], 0, {}};
+      if (position > 0 && position - 1 < answer.prompt_logprobs().size()) {
+        token.logprob = answer.prompt_logprobs()[position - 1];
+        if (position - 1 < answer.prompt_top().size()) token.top = answer.prompt_top()[position - 1];
+      }
+      tokens.push_back(std::move(token));
+    }
+    return tokens;
+  }
+  Json logprobs_of(std::vector<AnswerToken> tokens, bool begins_with_prompt, int64_t offset) const {
+    Json logprobs = completion_logprobs(tokens, request_.context.tokenizer, request_.fields.top_logprobs > 0, offset);
+    if (begins_with_prompt && !tokens.empty()) {
+      logprobs["token_logprobs"][0] = nullptr;
+      if (!logprobs["top_logprobs"].is_null()) logprobs["top_logprobs"][0] = nullptr;
+    }
+    return logprobs;
+  }
+
+  CompletionRequest request_;
+  GenerationUsage usage_;
+  int open_;
+
+ private:
+  void add_usage(const GenerationUsage& usage) {
+    const GenerationUsage before = usage_;
+    usage_ = sum_usage(usage_, usage);
+    usage_.prompt_tokens = before.prompt_tokens + usage.prompt_tokens;
+    usage_.cached_tokens = before.cached_tokens + usage.cached_tokens;
+  }
+  std::set<int> seen_prompts_;
+};
+
+class WholeCompletion : public CompletionListener {
+ public:
+  using CompletionListener::CompletionListener;
+  void on_delta(const Answer&, std::span<const ChatEvent>, const AnswerToken*) override {}
+
+ protected:
+  void answer_ended(const Answer& answer, const AnswerEnd& end) override {
+    if (end.cause == FinishCause::kError) error_ = end.error;
+    const GenerationFields& fields = request_.fields;
+    Json logprobs;
+    if (fields.logprobs) {
+      std::vector<AnswerToken> tokens;
+      if (request_.echo) tokens = prompt_tokens(answer);
+      tokens.insert(tokens.end(), answer.tokens().begin(), answer.tokens().end());
+      logprobs = logprobs_of(std::move(tokens), request_.echo, 0);
+    }
+    Json item =
+        choice(answer, (request_.echo ? request_.prompt_text(answer) : "") + answer.content(), std::move(logprobs));
+    put_end(answer, end, item);
+    if (fields.return_token_ids) {
+      item["token_ids"] = answer.ids();
+      item["prompt_token_ids"] = request_.prompt_of(answer);
+    }
+    if (type_.empty()) type_ = finish_type(answer, end);
+    choices_[answer.index()] = std::move(item);
+  }
+
+  void all_ended() override {
+    if (error_) return request_.exchange->respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
+    Json body = request_.header();
+    body["choices"] = Json::array();
+    for (auto& [index, item] : choices_) body["choices"].push_back(std::move(item));
+    body["usage"] = openai_usage(usage_);
+    body["timings"] = timings(usage_);
+    HttpResponse response = json_response(200, body);
+    response.headers.emplace_back("X-Request-Id", request_.name);
+    response.headers.emplace_back("X-Fathom-Finish", type_);
+    request_.exchange->respond(std::move(response));
+  }
+
+ private:
+  std::map<int, Json> choices_;
+  std::string type_;
+  std::optional<Error> error_;
+};
+
+class StreamedCompletion : public CompletionListener {
+ public:
+  StreamedCompletion(CompletionRequest request, std::shared_ptr<EventStream> stream)
+      : CompletionListener(std::move(request)), stream_(std::move(stream)) {}
+
+  void on_prefill(const Answer&, const PrefillProgress& progress) override {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_progress_ < std::chrono::milliseconds(500)) return;
+    last_progress_ = now;
+    stream_->comment(fmt::format("prefill {}/{}", progress.done_tokens, progress.total_tokens));
+  }
+
+  void on_delta(const Answer& answer, std::span<const ChatEvent> events, const AnswerToken* token) override {
+    begin(answer);
+    std::string text;
+    for (const ChatEvent& event : events) text += event.text;
+    const GenerationFields& fields = request_.fields;
+    const bool tells_token = token != nullptr && (fields.return_token_ids || fields.logprobs);
+    if (text.empty() && !tells_token) return;
+    Json logprobs;
+    if (token != nullptr && fields.logprobs) {
+      logprobs = logprobs_of({*token}, false, offsets_[answer.index()]);
+      offsets_[answer.index()] += static_cast<int64_t>(request_.context.tokenizer.token_bytes(token->id).size());
+    }
+    Json item = choice(answer, std::move(text), std::move(logprobs));
+    if (token != nullptr && fields.return_token_ids) item["token_ids"] = Json::array({token->id});
+    send(std::move(item));
+  }
+
+ protected:
+  void answer_ended(const Answer& answer, const AnswerEnd& end) override {
+    if (end.cause == FinishCause::kError) {
+      failed_ = true;
+      stream_->send(ApiError::from(end.error).body(ApiFamily::kOpenAi));
+      return stream_->close();
+    }
+    begin(answer);
+    Json item = choice(answer, "", Json());
+    put_end(answer, end, item);
+    send(std::move(item), &end.usage);
+  }
+
+  void all_ended() override {
+    if (failed_) return;
+    if (request_.fields.include_usage) {
+      Json chunk = request_.header();
+      chunk["choices"] = Json::array();
+      chunk["usage"] = openai_usage(usage_);
+      chunk["timings"] = timings(usage_);
+      stream_->send(chunk);
+    }
+    stream_->send_text("[DONE]");
+    stream_->close();
+  }
+
+ private:
+  void begin(const Answer& answer) {
+    if (!begun_.insert(answer.index()).second) return;
+    if (!request_.echo && !request_.fields.return_token_ids) return;
+    Json logprobs;
+    if (request_.echo && request_.fields.logprobs) logprobs = logprobs_of(prompt_tokens(answer), true, 0);
+    if (request_.echo)
+      offsets_[answer.index()] = static_cast<int64_t>(
+          request_.context.tokenizer.decode(request_.prompt_of(answer)).size());
+    Json item = choice(answer, request_.echo ? request_.prompt_text(answer) : "", std::move(logprobs));
+    if (request_.fields.return_token_ids) item["prompt_token_ids"] = request_.prompt_of(answer);
+    send(std::move(item));
+  }
+
+  void send(Json item, const GenerationUsage* usage = nullptr) {
+    Json chunk = request_.header();
+    chunk["choices"] = Json::array({std::move(item)});
+    if (request_.fields.include_usage) chunk["usage"] = nullptr;
+    if (usage != nullptr) chunk["timings"] = timings(*usage);
+    stream_->send(chunk);
+  }
+
+  std::shared_ptr<EventStream> stream_;
+  std::set<int> begun_;
+  std::map<int, int64_t> offsets_;  // bytes told, by answer
+  bool failed_ = false;
+  std::chrono::steady_clock::time_point last_progress_{};
+};
+
+Result<TextOptions> read_text_options(const Fields& request) {
+  TextOptions options;
+  FATHOM_ASSIGN(const auto add_bos, request.boolean("add_special_tokens"));
+  FATHOM_ASSIGN(const auto parse_special, request.boolean("parse_special"));
+  FATHOM_ASSIGN(options.suffix, request.text("suffix"));
+  options.add_bos = add_bos.value_or(true);
+  options.parse_special = parse_special.value_or(true);
+  return options;
+}
+
+Result<void> submit_prompts(CompletionRequest request, std::shared_ptr<AnswerListener> listener) {
+  for (size_t index = 0; index < request.prompts.size(); ++index) {
+    FATHOM_ASSIGN(const PreparedRequest prepared,
+                  prepare_text(request.context, request.prompts[index], request.fields, request.name));
+    const Submission submission{.live = request.live,
+                                .listener = listener,
+                                .first_index = static_cast<int>(index) * request.fields.n,
+                                .prompt_logprobs = request.echo && request.fields.logprobs};
+    FATHOM_TRY(submit_answers(request.context, prepared, submission));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> post_completions(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
+  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  const Fields members(json);
+  const int32_t vocab_size = context.generator.status().vocab_size;
+  CompletionRequest request{.context = context, .name = random_name("cmpl-"), .fields = {}};
+  FATHOM_ASSIGN(request.fields, read_generation_fields(members, context.options.defaults, vocab_size));
+  FATHOM_ASSIGN(const auto best_of, members.integer("best_of", 1, kChoicesMax));
+  if (best_of && *best_of != request.fields.n)
+    return Error::unsupported("best_of: expected the same as n, {}, found {}", request.fields.n, *best_of);
+  FATHOM_ASSIGN(const auto echo, members.boolean("echo"));
+  request.echo = echo.value_or(false);
+  FATHOM_ASSIGN(const TextOptions options, read_text_options(members));
+  FATHOM_ASSIGN(request.prompts, read_prompts(members, context.tokenizer, vocab_size, options));
+  if (request.answers() > kChoicesMax)
+    return Error::invalid("n: expected at most {} answers in all, found {}", kChoicesMax, request.answers());
+  request.live = start_live(context, request.name, exchange);
+  request.exchange = exchange;
+  if (!request.fields.stream) return submit_prompts(request, std::make_shared<WholeCompletion>(request));
+  auto stream = std::make_shared<EventStream>(exchange, HttpHeaders{{"X-Request-Id", request.name}});
+  FATHOM_TRY(submit_prompts(request, std::make_shared<StreamedCompletion>(request, stream)));
+  stream->open();
+  context.keep_alive(stream);
+  return {};
+}
+
+}  // namespace fathom

@@ -1,0 +1,74 @@
+#include "server/event_stream.h"
+
+namespace fathom {
+
+EventStream::EventStream(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers)
+    : exchange_(std::move(exchange)), headers_(std::move(headers)) {
+  headers_.emplace_back("Content-Type", "text/event-stream; charset=utf-8");
+  headers_.emplace_back("Cache-Control", "no-store");
+  // Proxies that collect answers would hold back the stream.
+  headers_.emplace_back("X-Accel-Buffering", "no");
+}
+
+void EventStream::open() {
+  const std::lock_guard lock(mutex_);
+  if (open_) return;
+  open_ = true;
+  exchange_->start_stream(200, std::move(headers_));
+  if (!waiting_.empty()) exchange_->write(std::move(waiting_));
+  if (closed_) exchange_->finish();
+}
+
+void EventStream::put(std::string text) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  last_sent_ = std::chrono::steady_clock::now();
+  if (open_)
+    exchange_->write(std::move(text));
+  else
+    waiting_ += text;
+}
+
+void EventStream::send(const Json& data, std::string_view event) {
+  std::string text;
+  if (!event.empty()) text.append("event: ").append(event).append("\n");
+  text.append("data: ").append(json_line(data)).append("\n\n");
+  put(std::move(text));
+}
+
+void EventStream::send_text(std::string_view data) {
+  put(std::string("data: ").append(data).append("\n\n"));
+}
+
+void EventStream::comment(std::string_view text) { put(std::string(": ").append(text).append("\n\n")); }
+
+void EventStream::close() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  closed_ = true;
+  if (open_) exchange_->finish();
+}
+
+void EventStream::abort() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  exchange_->abort();
+}
+
+void EventStream::beat(std::chrono::milliseconds interval) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open_ || closed_ || std::chrono::steady_clock::now() - last_sent_ < interval) return;
+  }
+  if (keep_alive_)
+    keep_alive_(*this);
+  else
+    comment("waiting");
+}
+
+bool EventStream::is_open() const {
+  const std::lock_guard lock(mutex_);
+  return open_ && !closed_;
+}
+
+}  // namespace fathom

@@ -1,0 +1,51 @@
+// A stream of server-sent events to one client, fed from the engine's thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/http/http_server.h"
+#include "server/json_fields.h"
+
+namespace fathom {
+
+/// Any thread. What is written before open() is kept until then: answers may begin before the request is known to
+/// be accepted as a whole.
+class EventStream {
+ public:
+  EventStream(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers);
+
+  /// Status 200 and the headers, at once.
+  void open();
+  /// `data: {...}`, with `event: name` in front unless the name is empty.
+  void send(const Json& data, std::string_view event = {});
+  /// `data: [DONE]` and other literal data.
+  void send_text(std::string_view data);
+  /// A line that clients skip; shows that the server lives.
+  void comment(std::string_view text);
+  void close();
+  /// Ends the connection in a way that no client takes for the end of a whole answer.
+  void abort();
+  /// Sends `keep_alive()` if nothing was sent for `interval`.
+  void beat(std::chrono::milliseconds interval);
+  /// What beat() sends; a comment unless set. Called with no lock held.
+  void set_keep_alive(std::function<void(EventStream&)> keep_alive) { keep_alive_ = std::move(keep_alive); }
+  bool is_open() const;
+
+ private:
+  void put(std::string text);
+
+  std::shared_ptr<HttpExchange> exchange_;
+  HttpHeaders headers_;
+  std::function<void(EventStream&)> keep_alive_;
+  mutable std::mutex mutex_;
+  std::string waiting_;  // before open()
+  bool open_ = false, closed_ = false;
+  std::chrono::steady_clock::time_point last_sent_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace fathom

@@ -1,0 +1,59 @@
+// From a parsed request to answers under way: the part that all generating endpoints share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/service.h"
+#include "text/chat_message.h"
+
+namespace fathom {
+
+/// A request, ready for the generator.
+struct PreparedRequest {
+  std::string name;                  // "chatcmpl-..."
+  GenerationFields fields;
+  std::vector<int32_t> prompt;
+  std::vector<int64_t> branch_points;
+  std::vector<int32_t> stop_ids;     // the model's own and the request's
+  MaskFactory mask;                  // null: anything goes
+  AnswerSettings answer;             // of each; `index` is set when it is submitted
+  std::vector<std::string> ignored;  // what was understood and left out
+};
+
+/// Renders a conversation in the OpenAI chat shape ({"messages", "tools", "thinking", ...}; docs/formats/chat.md).
+/// With "prompt_token_ids" these are the prompt and the messages are not needed. Answers that are remembered take
+/// the place of their text.
+Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conversation, GenerationFields fields,
+                                     std::string_view name_prefix);
+/// A prompt as it is.
+Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt, GenerationFields fields,
+                                     std::string name);
+
+/// Registers a request under its name; when the client of `exchange` leaves, its answers end.
+std::shared_ptr<LiveRequest> start_live(ServiceContext& context, std::string name, const Exchange& exchange);
+/// X-Request-Id, and X-Fathom-Ignored if parts of the request were left out.
+HttpHeaders response_headers(const PreparedRequest& request);
+/// Unix time.
+int64_t now_s();
+
+/// Who wants the answers of one request. The listener keeps `live`.
+struct Submission {
+  std::shared_ptr<LiveRequest> live;
+  std::shared_ptr<AnswerListener> listener;
+  int first_index = 0;       // of the first answer
+  bool prompt_logprobs = false;
+};
+/// Asks for fields.n answers. On error none runs and the listener hears nothing of consequence.
+Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request, const Submission& submission);
+
+/// Remembers a finished chat answer for conversations that come back as text.
+void remember_answer(ServiceContext& context, const std::vector<int32_t>& prompt, const Answer& answer,
+                     const AnswerEnd& end);
+
+/// Logs what must not go unnoticed: loops, errors.
+void log_end(const std::string& name, const Answer& answer, const AnswerEnd& end);
+
+}  // namespace fathom
