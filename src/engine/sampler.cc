@@ -54,7 +54,7 @@ double uniform_draw(uint64_t seed, int64_t position) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
+Result<void> Sampler::check(const SamplerOptions& options, int32_t vocab_size) {
   constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();
   if (vocab_size <= 0) return Error::invalid("vocabulary size: expected at least 1, found {}", vocab_size);
   FATHOM_TRY(check_range("temperature", options.temperature, 0.0f, 1e6f));
@@ -70,6 +70,11 @@ Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
     FATHOM_TRY(check_range("logit bias: token id", bias.id, 0, vocab_size - 1));
     FATHOM_TRY(check_range("logit bias", bias.bias, kBanned, kLargestBias));
   }
+  return {};
+}
+
+Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
+  FATHOM_TRY(check(options, vocab_size));
   return Sampler(std::move(options), vocab_size);
 }
 

@@ -52,6 +52,7 @@ double uniform_draw(uint64_t seed, int64_t position);
 class Sampler {
  public:
   /// kInvalidArgument names the option that is out of range.
+  static Result<void> check(const SamplerOptions& options, int32_t vocab_size);
   static Result<Sampler> make(SamplerOptions options, int32_t vocab_size);
 
   /// The token at position tokens.size(); `logits` [vocab_size]. `allowed`: [ceil(vocab_size / 64)], id i is bit
