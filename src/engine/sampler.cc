@@ -54,7 +54,7 @@ double uniform_draw(uint64_t seed, int64_t position) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
+Result<void> Sampler::check(const SamplerOptions& options, int32_t vocab_size) {
   constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();
   if (vocab_size <= 0) return Error::invalid("vocabulary size: expected at least 1, found {}", vocab_size);
   FATHOM_TRY(check_range("temperature", options.temperature, 0.0f, 1e6f));
@@ -70,6 +70,11 @@ Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
     FATHOM_TRY(check_range("logit bias: token id", bias.id, 0, vocab_size - 1));
     FATHOM_TRY(check_range("logit bias", bias.bias, kBanned, kLargestBias));
   }
+  return {};
+}
+
+Result<Sampler> Sampler::make(SamplerOptions options, int32_t vocab_size) {
+  FATHOM_TRY(check(options, vocab_size));
   return Sampler(std::move(options), vocab_size);
 }
 
@@ -82,6 +87,15 @@ void Sampler::apply_bias() {
   for (const LogitBias& bias : options_.bias) {
     float& logit = logits_[static_cast<size_t>(bias.id)];
     logit = bias.bias <= kBanBias ? kBanned : logit + bias.bias;
+  }
+}
+
+void Sampler::apply_allowed(std::span<const uint64_t> allowed) {
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    if (allowed[word] == ~uint64_t{0}) continue;
+    const size_t end = std::min(logits_.size(), (word + 1) * 64);
+    for (size_t id = word * 64; id < end; ++id)
+      if ((allowed[word] >> (id % 64) & 1) == 0) logits_[id] = kBanned;
   }
 }
 
@@ -169,15 +183,23 @@ void Sampler::normalise() {
 }
 
 Result<std::span<const TokenProbability>> Sampler::distribution(std::span<const float> logits,
-                                                                std::span<const int32_t> tokens) {
+                                                                std::span<const int32_t> tokens,
+                                                                std::span<const uint64_t> allowed) {
   if (logits.size() != logits_.size())
     return Error::invalid("logits: expected {}, found {}", logits_.size(), logits.size());
+  const size_t words = (logits_.size() + 63) / 64;
+  if (!allowed.empty() && allowed.size() != words)
+    return Error::invalid("allowed tokens: expected {} words, found {}", words, allowed.size());
   FATHOM_TRY(check_finite(logits));
   std::copy(logits.begin(), logits.end(), logits_.begin());
   apply_bias();
+  apply_allowed(allowed);
   apply_penalties(tokens);
   const auto best = std::max_element(logits_.begin(), logits_.end());
-  if (*best == kBanned) return Error::invalid("logit bias bans every token");
+  if (*best == kBanned)
+    return allowed.empty() ? Error::invalid("logit bias bans every token")
+                           : Error::invalid("no token may come next: the form of the answer, bans and logit bias "
+                                            "together leave none");
   if (options_.temperature == 0) {
     candidates_.assign(1, {static_cast<int32_t>(best - logits_.begin()), 1.0});
     return std::span<const TokenProbability>(candidates_);
@@ -190,8 +212,9 @@ Result<std::span<const TokenProbability>> Sampler::distribution(std::span<const 
   return std::span<const TokenProbability>(candidates_);
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> tokens) {
-  FATHOM_ASSIGN(const std::span<const TokenProbability> choices, distribution(logits, tokens));
+Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> tokens,
+                                std::span<const uint64_t> allowed) {
+  FATHOM_ASSIGN(const std::span<const TokenProbability> choices, distribution(logits, tokens, allowed));
   double rest = uniform_draw(options_.seed, static_cast<int64_t>(tokens.size()));
   for (const TokenProbability& choice : choices) {
     rest -= choice.probability;

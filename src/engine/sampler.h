@@ -40,7 +40,7 @@ struct TokenProbability {
 double uniform_draw(uint64_t seed, int64_t position);
 
 /// Order of the steps, each on what the one before left:
-///   1. bias: added; a banned token is gone.
+///   1. bias: added; a banned token is gone, and so is one whose bit in `allowed` is not set.
 ///   2. penalties, on tokens seen: logit > 0 ? logit / repeat : logit * repeat; then, counted after the
 ///      prompt, - presence - frequency * count.
 ///   3. temperature 0: the largest logit, ties to the lower id, and done. Otherwise logits / temperature.
@@ -52,21 +52,26 @@ double uniform_draw(uint64_t seed, int64_t position);
 class Sampler {
  public:
   /// kInvalidArgument names the option that is out of range.
+  static Result<void> check(const SamplerOptions& options, int32_t vocab_size);
   static Result<Sampler> make(SamplerOptions options, int32_t vocab_size);
 
-  /// The token at position tokens.size(); `logits` [vocab_size]. Errors: a logit that is not finite
-  /// (kBadPack: weights or state are damaged), every token banned (kInvalidArgument).
-  Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> tokens);
+  /// The token at position tokens.size(); `logits` [vocab_size]. `allowed`: [ceil(vocab_size / 64)], id i is bit
+  /// i % 64 of word i / 64; empty: all. Errors: a logit that is not finite (kBadPack: weights or state are
+  /// damaged), no token left (kInvalidArgument).
+  Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> tokens,
+                         std::span<const uint64_t> allowed = {});
 
   /// What sample() draws from: at least one token, probabilities that sum to 1. Valid until the next call.
   Result<std::span<const TokenProbability>> distribution(std::span<const float> logits,
-                                                         std::span<const int32_t> tokens);
+                                                         std::span<const int32_t> tokens,
+                                                         std::span<const uint64_t> allowed = {});
 
   const SamplerOptions& options() const { return options_; }
 
  private:
   Sampler(SamplerOptions options, int32_t vocab_size);
   void apply_bias();
+  void apply_allowed(std::span<const uint64_t> allowed);
   void apply_penalties(std::span<const int32_t> tokens);
   void gather_candidates();
   void keep_top_k();

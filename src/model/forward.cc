@@ -12,9 +12,16 @@ StepRunner::StepRunner(const ForwardContext& context)
       numerics_(context.options.numerics),
       official_(context.options.numerics == Numerics::kOfficial) {}
 
-Result<void> StepRunner::run(std::span<const Segment> segments) {
-  Result<void> outcome = run_encoder(segments);
-  if (outcome.ok()) outcome = run_decoder(segments);
+Result<void> StepRunner::run(std::span<const Segment> segments, const StopFn& stop) {
+  stop_ = &stop;
+  fresh_.clear();
+  for (const Segment& segment : segments)
+    if (!segment.tokens.empty()) fresh_.push_back(segment);
+  Result<void> outcome;
+  if (!fresh_.empty()) outcome = run_encoder(fresh_);
+  if (outcome.ok() && !fresh_.empty()) outcome = run_decoder(fresh_);
+  for (const Segment& segment : segments)
+    if (outcome.ok() && segment.tokens.empty()) outcome = replay_tail(segment, segment.decoder_rows_max);
   fetches_.clear();
   if (!outcome.ok())
     for (const Segment& segment : segments) segment.state->reset();
@@ -82,26 +89,30 @@ Result<void> StepRunner::run_decoder(std::span<const Segment> segments) {
     shrink_rows(limits);
     FATHOM_TRY(run_decoder_rows(direct));
   }
-  for (const Segment* segment : replay) FATHOM_TRY(replay_tail(*segment));
+  for (const Segment* segment : replay)
+    FATHOM_TRY(replay_tail(*segment, segment->state->decoder_backlog()));
   return {};
 }
 
-// The decoder on rows put aside during a prompt, in portions that fit a step.
-Result<void> StepRunner::replay_tail(const Segment& segment) {
+// The decoder on the next `rows_max` rows put aside during a prompt, in portions that fit a step.
+Result<void> StepRunner::replay_tail(const Segment& segment, int64_t rows_max) {
   SequenceState& state = *segment.state;
   RowSegment rest{.state = &state,
-                  .first_position = std::max(state.pending_begin_, state.position() - state.tail_capacity()),
+                  .first_position = state.position() - state.decoder_backlog(),
                   .evaluation_begin = state.pending_begin_,
                   .logits_begin = logits_begin(segment)};
-  while (rest.first_position < state.position()) {
-    rest.rows = std::min<int64_t>(context_.options.step_rows, state.position() - rest.first_position);
+  const int64_t end = std::min(state.position(), rest.first_position + rows_max);
+  while (rest.first_position < end) {
+    rest.rows = std::min<int64_t>(context_.options.step_rows, end - rest.first_position);
     RowSet rows;
     rows.add(rest);
     load_tail(std::move(rows));
     FATHOM_TRY(run_decoder_rows({&segment}));
     rest.first_position += rest.rows;
   }
-  state.pending_begin_ = -1;
+  state.replay_begin_ = end;
+  if (end < state.position()) return {};
+  state.pending_begin_ = state.replay_begin_ = -1;
   state.tail_ = Buffer();
   return {};
 }
@@ -131,6 +142,7 @@ Result<void> StepRunner::run_decoder_rows(std::vector<const Segment*> owners) {
 }
 
 Result<void> StepRunner::run_layer(const LayerPlan& plan, const RowLimits& next_limits) {
+  if (*stop_ && (*stop_)()) return Error::cancelled("the step was ended before layer {}", plan.layer);
   const LayerWeights& w = context_.weights.layers[static_cast<size_t>(plan.layer)];
   const int64_t width = int64_t{config_.hc_mult} * config_.hidden_size;
   // The decoder's first layer has had this part in run_encoder.

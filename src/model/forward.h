@@ -34,7 +34,7 @@ class StepRunner {
  public:
   explicit StepRunner(const ForwardContext& context);
   /// Segments have been checked. On error the states of the step are reset.
-  Result<void> run(std::span<const Segment> segments);
+  Result<void> run(std::span<const Segment> segments, const StopFn& stop);
   void set_probe(Probe probe) { probe_ = std::move(probe); }
 
  private:
@@ -43,7 +43,7 @@ class StepRunner {
   // forward.cc: the order of things.
   Result<void> run_encoder(std::span<const Segment> segments);
   Result<void> run_decoder(std::span<const Segment> segments);
-  Result<void> replay_tail(const Segment& segment);
+  Result<void> replay_tail(const Segment& segment, int64_t rows_max);
   Result<void> run_decoder_rows(std::vector<const Segment*> owners);
   Result<void> run_layer(const LayerPlan& plan, const RowLimits& next_limits);
   void write_logits(const std::vector<const Segment*>& owners);
@@ -93,6 +93,8 @@ class StepRunner {
   const Numerics numerics_;
   const bool official_;
   Probe probe_;
+  const StopFn* stop_ = nullptr;  // of the step at work
+  std::vector<Segment> fresh_;    // segments of the step that have tokens
 
   RowSet rows_;                 // rows the streams hold now
   std::vector<int64_t> kept_;   // host-side lists, reused

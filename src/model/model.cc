@@ -187,6 +187,19 @@ Result<std::unique_ptr<SequenceState>> Model::new_state(int64_t capacity_tokens)
   return SequenceState::make(impl_->shape, impl_->backend, capacity_tokens);
 }
 
+namespace {
+
+Result<void> check_portion(const Segment& segment) {
+  if (!segment.state->decoder_pending())
+    return Error::invalid("a segment without tokens, of a state whose decoder has seen all rows");
+  if (!segment.is_last_chunk || segment.logits == LogitRows::kAll || segment.decoder_rows_max < 1)
+    return Error::invalid("a segment without tokens: expected a last chunk, logits of the last row or none, "
+                          "and a portion of at least 1 row, found {}", segment.decoder_rows_max);
+  return {};
+}
+
+}  // namespace
+
 Result<void> Model::Impl::check(std::span<const Segment> segments) const {
   const ModelConfig& config = pack.config();
   if (segments.empty()) return Error::invalid("a step without segments");
@@ -196,7 +209,10 @@ Result<void> Model::Impl::check(std::span<const Segment> segments) const {
     const int64_t count = static_cast<int64_t>(segment.tokens.size());
     const SequenceState& state = *segment.state;
     rows += count;
-    if (count == 0) return Error::invalid("a segment without tokens");
+    if (count == 0) FATHOM_TRY(check_portion(segment));
+    if (count > 0 && state.decoder_catching_up())
+      return Error::state("{} tokens after {}, while the decoder still has {} rows to see", count,
+                          state.position(), state.decoder_backlog());
     if (!states.insert(&state).second) return Error::invalid("a sequence has two segments in one step");
     if (state.position() + count > state.capacity())
       return Error::context_full("{} tokens after {} do not fit a context of {}", count, state.position(),
@@ -225,7 +241,7 @@ Result<void> Model::Impl::check(std::span<const Segment> segments) const {
 // The last net: no token is drawn from logits that are not numbers.
 Result<void> Model::Impl::check_logits(std::span<const Segment> segments) const {
   for (const Segment& segment : segments) {
-    if (segment.logits == LogitRows::kNone) continue;
+    if (segment.logits == LogitRows::kNone || segment.state->decoder_pending()) continue;
     const size_t rows = segment.logits == LogitRows::kAll ? segment.tokens.size() : 1;
     const size_t count = rows * static_cast<size_t>(pack.config().vocab_size);
     if (std::all_of(segment.logits_out, segment.logits_out + count, [](float x) { return std::isfinite(x); }))
@@ -237,9 +253,9 @@ Result<void> Model::Impl::check_logits(std::span<const Segment> segments) const 
   return {};
 }
 
-Result<void> Model::run(std::span<const Segment> segments) {
+Result<void> Model::run(std::span<const Segment> segments, const StopFn& stop) {
   FATHOM_TRY(impl_->check(segments));
-  FATHOM_TRY(impl_->runner->run(segments));
+  FATHOM_TRY(impl_->runner->run(segments, stop));
   return impl_->check_logits(segments);
 }
 

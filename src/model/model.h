@@ -29,6 +29,8 @@ enum class CedMode {
 enum class LogitRows { kNone, kLast, kAll };
 
 /// Consecutive new tokens of one sequence. A step has one or more, of different sequences.
+/// Without tokens: the decoder goes on with rows that a prompt's chunks have put aside, in portions, so that no
+/// step is long; the state must be pending, is_last_chunk true. Logits come with the portion that ends it.
 struct Segment {
   SequenceState* state = nullptr;
   std::span<const int32_t> tokens;  // positions state->position() and on
@@ -39,7 +41,11 @@ struct Segment {
   float* logits_out = nullptr;  // kLast [vocab], kAll [tokens, vocab]; the caller's memory
   /// Tokens that will come next, if known: their Engram rows are fetched during this step.
   std::span<const int32_t> next_tokens;
+  int64_t decoder_rows_max = 0;  // without tokens only: rows of this portion, at least 1
 };
+
+/// Asked before each layer of a step; true ends the step.
+using StopFn = std::function<bool()>;
 
 /// What the forward pass shows at named points to whoever asks; tests use it. `data` is [rows, width], in
 /// memory of the backend, and may be changed where the event says so in docs/tour.md.
@@ -85,8 +91,8 @@ class Model {
   /// Runs one step: at most step_rows rows over all segments. Arguments are checked before anything changes:
   /// kContextFull, kInvalidArgument (token id out of range), kUnsupported (image tokens), kState. Errors while
   /// it runs leave the states of the step empty: kIo (Engram rows), kBadPack (an expert with unusable weights,
-  /// logits that are not finite), kNoMemory.
-  Result<void> run(std::span<const Segment> segments);
+  /// logits that are not finite), kNoMemory, kCancelled (`stop` said so).
+  Result<void> run(std::span<const Segment> segments, const StopFn& stop = {});
 
   void set_probe(Probe probe);
   EngramReader::Statistics engram_statistics() const;

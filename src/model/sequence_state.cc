@@ -24,6 +24,15 @@ int64_t StateShape::tail_bytes(int64_t capacity_tokens) const {
   return std::min(tail_rows, capacity_tokens) * tail_row_floats * 4;
 }
 
+int64_t StateShape::rows_bytes(int64_t begin, int64_t end) const {
+  int64_t bytes = (end - begin) * 4;
+  for (const Source& source : sources)
+    bytes += (end / source.ratio - begin / source.ratio) * (compressed_row_bytes + index_row_bytes);
+  return bytes;
+}
+
+int64_t StateShape::windows_bytes() const { return layers * 8 + 8 + ring_bytes(); }
+
 StateShape make_state_shape(const ModelConfig& config, Numerics numerics, int rewind_tokens) {
   StateShape shape;
   shape.layers = config.num_layers;
@@ -104,6 +113,12 @@ int64_t SequenceState::rows_at(int source, int64_t tokens) const {
   return tokens / shape_.sources[static_cast<size_t>(source)].ratio;
 }
 
+int64_t SequenceState::decoder_backlog() const {
+  if (!decoder_pending()) return 0;
+  if (decoder_catching_up()) return position_ - replay_begin_;
+  return position_ - std::max(pending_begin_, position_ - tail_capacity());
+}
+
 Result<void> SequenceState::ensure_tail(Backend& backend) {
   if (tail_.bytes() != nullptr) return {};
   FATHOM_ASSIGN(tail_, Buffer::make(backend, shape_.tail_bytes(capacity_), "the tail of a prompt"));
@@ -155,14 +170,94 @@ Result<void> SequenceState::rewind(int64_t position) {
 
 void SequenceState::reset() {
   position_ = 0;
-  pending_begin_ = -1;
+  pending_begin_ = replay_begin_ = -1;
   ring_valid_from_.assign(static_cast<size_t>(shape_.layers), 0);
   ring_end_.assign(static_cast<size_t>(shape_.layers), 0);
   open_valid_from_ = 0;
   clear(*backend_, rings_);
   clear(*backend_, open_groups_);
   compressed_ids_.clear();
+  tail_ = Buffer();
   ahead_.reset();
+}
+
+int64_t SequenceState::rewind_floor() const {
+  int64_t floor = position_;
+  while (floor > 0 && can_rewind(floor - 1)) --floor;
+  return floor;
+}
+
+// ---- In two parts ----
+
+void SequenceState::export_rows(int64_t begin, int64_t end, std::byte* out) const {
+  FATHOM_CHECK(0 <= begin && begin <= end && end <= position_, "rows of {} to {} of {}", begin, end, position_);
+  const auto id_bytes = static_cast<size_t>(end - begin) * 4;
+  if (id_bytes > 0) std::memcpy(out, compressed_ids_.data() + begin, id_bytes);
+  out += id_bytes;
+  for (size_t source = 0; source < shape_.sources.size(); ++source) {
+    const int64_t first = rows_at(static_cast<int>(source), begin);
+    const int64_t rows = rows_at(static_cast<int>(source), end) - first;
+    const auto get = [&](const Buffer& from, int64_t row_bytes) {
+      if (rows > 0)
+        backend_->download(out, from.bytes() + first * row_bytes, static_cast<size_t>(rows * row_bytes));
+      out += rows * row_bytes;
+    };
+    get(compressed_[source], shape_.compressed_row_bytes);
+    get(index_keys_[source], shape_.index_row_bytes);
+  }
+}
+
+Result<std::vector<std::byte>> SequenceState::export_windows() const {
+  if (decoder_pending())
+    return Error::state("cannot save at position {}: the prompt is not evaluated to its end", position_);
+  std::vector<std::byte> bytes(static_cast<size_t>(shape_.windows_bytes()));
+  const size_t list_bytes = ring_valid_from_.size() * 8;
+  std::byte* out = bytes.data();
+  std::memcpy(out, ring_valid_from_.data(), list_bytes);
+  std::memcpy(out + list_bytes, &open_valid_from_, 8);
+  out += list_bytes + 8;
+  backend_->download(out, rings_.bytes(), static_cast<size_t>(rings_.size_bytes()));
+  out += rings_.size_bytes();
+  backend_->download(out, open_groups_.bytes(), static_cast<size_t>(open_groups_.size_bytes()));
+  return bytes;
+}
+
+Result<void> SequenceState::assemble(std::span<const RowsPiece> pieces, std::span<const std::byte> windows) {
+  FATHOM_CHECK(static_cast<int64_t>(windows.size()) == shape_.windows_bytes());
+  const int64_t position = pieces.empty() ? 0 : pieces.back().end;
+  if (position > capacity_)
+    return Error::context_full("a state of {} tokens, the context holds {}", position, capacity_);
+  reset();
+  compressed_ids_.resize(static_cast<size_t>(position));
+  for (const RowsPiece& piece : pieces) {
+    FATHOM_CHECK(piece.begin == position_, "a piece begins at {}, expected {}", piece.begin, position_);
+    const std::byte* in = piece.bytes;
+    const auto id_bytes = static_cast<size_t>(piece.end - piece.begin) * 4;
+    if (id_bytes > 0) std::memcpy(compressed_ids_.data() + piece.begin, in, id_bytes);
+    in += id_bytes;
+    for (size_t source = 0; source < shape_.sources.size(); ++source) {
+      const int64_t first = rows_at(static_cast<int>(source), piece.begin);
+      const int64_t rows = rows_at(static_cast<int>(source), piece.end) - first;
+      const auto put = [&](const Buffer& to, int64_t row_bytes) {
+        if (rows > 0)
+          backend_->upload(to.bytes() + first * row_bytes, in, static_cast<size_t>(rows * row_bytes));
+        in += rows * row_bytes;
+      };
+      put(compressed_[source], shape_.compressed_row_bytes);
+      put(index_keys_[source], shape_.index_row_bytes);
+    }
+    position_ = piece.end;
+  }
+  const size_t list_bytes = ring_valid_from_.size() * 8;
+  const std::byte* in = windows.data();
+  std::memcpy(ring_valid_from_.data(), in, list_bytes);
+  std::memcpy(&open_valid_from_, in + list_bytes, 8);
+  in += list_bytes + 8;
+  backend_->upload(rings_.bytes(), in, static_cast<size_t>(rings_.size_bytes()));
+  in += rings_.size_bytes();
+  backend_->upload(open_groups_.bytes(), in, static_cast<size_t>(open_groups_.size_bytes()));
+  std::fill(ring_end_.begin(), ring_end_.end(), position_);
+  return {};
 }
 
 // ---- Bytes ----
@@ -295,7 +390,7 @@ Result<void> SequenceState::restore(std::span<const std::byte> bytes) {
     take(index_keys_[source], rows * shape_.index_row_bytes);
   }
   position_ = header.position;
-  pending_begin_ = -1;
+  pending_begin_ = replay_begin_ = -1;
   compressed_ids_ = std::move(ids);
   ring_valid_from_ = std::move(valid_from);
   open_valid_from_ = open_valid_from;

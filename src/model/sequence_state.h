@@ -38,6 +38,8 @@ struct StateShape {
   int64_t ring_bytes() const;                          // all rings and open groups of one sequence
   int64_t cache_bytes(int64_t capacity_tokens) const;  // compressed rows and index keys
   int64_t tail_bytes(int64_t capacity_tokens) const;   // held only between the chunks of a prompt
+  int64_t rows_bytes(int64_t begin, int64_t end) const;  // SequenceState::export_rows()
+  int64_t windows_bytes() const;                         // SequenceState::export_windows()
 };
 StateShape make_state_shape(const ModelConfig& config, Numerics numerics, int rewind_tokens);
 
@@ -53,6 +55,10 @@ class SequenceState {
   /// True between the chunks of a prompt: the decoder has not seen the newest rows yet. Such a state can only
   /// be extended or reset.
   bool decoder_pending() const { return pending_begin_ >= 0; }
+  /// Rows that the decoder would have to see now for the prompt to end here; 0 unless pending.
+  int64_t decoder_backlog() const;
+  /// Some of those rows have been seen: the state can only be caught up or reset, and take no tokens before.
+  bool decoder_catching_up() const { return replay_begin_ >= 0; }
 
   /// Whether rewind(position) can be answered from what is held: every window a query from there on would
   /// look into must still be in the rings.
@@ -65,6 +71,25 @@ class SequenceState {
   Result<std::vector<std::byte>> serialise() const;
   /// Replaces this state. On error nothing has changed. ErrorCode::kContextFull if it does not fit.
   Result<void> restore(std::span<const std::byte> bytes);
+
+  // A state in two parts, for caches that hold many states with common prefixes.
+  /// What tokens [begin, end) have added to the part that grows: Engram ids, compressed rows and index keys of
+  /// the groups they complete. All states with the same first `end` tokens have the same bytes, pending ones
+  /// too. `out`: shape.rows_bytes(begin, end).
+  void export_rows(int64_t begin, int64_t end, std::byte* out) const;
+  /// The other part, of fixed size: rings and open groups, good for this position alone. kState when pending.
+  Result<std::vector<std::byte>> export_windows() const;
+  /// Bytes of export_rows().
+  struct RowsPiece {
+    int64_t begin = 0;
+    int64_t end = 0;
+    const std::byte* bytes = nullptr;
+  };
+  /// Replaces this state by pieces that follow each other from 0 on, and the windows of where they end. Both
+  /// come from states of the same shape. kContextFull if they do not fit; then nothing has changed.
+  Result<void> assemble(std::span<const RowsPiece> pieces, std::span<const std::byte> windows);
+  /// rewind() accepts this position and all between it and the present one.
+  int64_t rewind_floor() const;
 
   // ---- For the forward pass ----
   std::byte* ring(int layer) const;
@@ -92,6 +117,7 @@ class SequenceState {
   int64_t capacity_ = 0;
   int64_t position_ = 0;
   int64_t pending_begin_ = -1;             // first position the decoder has not seen; -1: none
+  int64_t replay_begin_ = -1;              // next position of a replay that has begun; -1: none has
   std::vector<int64_t> ring_valid_from_;   // [layers] positions below are not in the ring
   std::vector<int64_t> ring_end_;          // [layers] one beyond the newest position in the ring
   int64_t open_valid_from_ = 0;            // positions below are not among the open groups

@@ -1,0 +1,221 @@
+#include "engine/scheduler_core.h"
+
+#include <algorithm>
+
+namespace fathom {
+namespace {
+
+// The first steps of a run, before anything was measured.
+constexpr int64_t kSharedRowsStart = 32, kAloneRowsStart = 128;
+
+int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const size_t shorter = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(shorter), b.begin()).first - a.begin();
+}
+
+Result<void> check_options(const Model& model, const SchedulerOptions& options) {
+  const int64_t longest = model.config().max_position_embeddings;
+  const int slots_max = std::min(64, model.options().step_rows);
+  if (options.slots < 1 || options.slots > slots_max)
+    return Error::invalid("requests at once: expected 1 to {} (at most 64 and the rows of a step), found {}",
+                          slots_max, options.slots);
+  if (options.context_tokens < 1 || options.context_tokens > longest)
+    return Error::invalid("context: expected 1 to {} tokens, which the model was made for, found {}", longest,
+                          options.context_tokens);
+  if (options.queue_limit < 0) return Error::invalid("queue: expected 0 or more, found {}", options.queue_limit);
+  if (options.chunk_rows_min < 1)
+    return Error::invalid("least rows of a chunk: expected 1 or more, found {}", options.chunk_rows_min);
+  return {};
+}
+
+}  // namespace
+
+SchedulerCore::SchedulerCore(Model& model, const SchedulerOptions& options)
+    : model_(model),
+      options_(options),
+      encoder_units_(model.options().ced == CedMode::kOff ? model.config().num_layers
+                                                          : std::max(1, model.config().encoder_layers())),
+      all_units_(model.config().num_layers),
+      shared_budget_(options.step_target_us, options.chunk_rows_min * all_units_,
+                     model.options().step_rows * all_units_, kSharedRowsStart * encoder_units_),
+      alone_budget_(options.alone_target_us, options.chunk_rows_min * all_units_,
+                    model.options().step_rows * all_units_, kAloneRowsStart * encoder_units_) {}
+
+Result<std::unique_ptr<SchedulerCore>> SchedulerCore::make(Model& model, const SchedulerOptions& options) {
+  FATHOM_TRY(check_options(model, options));
+  std::unique_ptr<SchedulerCore> core(new SchedulerCore(model, options));
+  core->slots_.resize(static_cast<size_t>(options.slots));
+  for (Slot& slot : core->slots_) {
+    slot.index = static_cast<int>(&slot - core->slots_.data());
+    FATHOM_ASSIGN(slot.state, model.new_state(options.context_tokens));
+    slot.logits.resize(static_cast<size_t>(model.config().vocab_size));
+    slot.tokens.reserve(static_cast<size_t>(options.context_tokens));
+  }
+  return core;
+}
+
+int SchedulerCore::running() const {
+  return static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job != nullptr; }));
+}
+
+void SchedulerCore::enqueue(std::shared_ptr<Job> job) { waiting_.push_back(std::move(job)); }
+
+bool SchedulerCore::round() {
+  end_overdue();
+  admit();
+  plan();
+  if (planned_.empty()) return false;
+  run_planned();
+  hooks_.publish();
+  return true;
+}
+
+// ---- The end of a request ----
+
+std::optional<FinishCause> SchedulerCore::over(const Job& job) const {
+  if (job.cancelled.load(std::memory_order_relaxed)) return FinishCause::kCancelled;
+  const GenerationClock::time_point now = GenerationClock::now();
+  if (now >= job.request.deadline) return FinishCause::kDeadline;
+  if (now >= last_moment_) return FinishCause::kShutdown;
+  return std::nullopt;
+}
+
+GenerationClock::time_point SchedulerCore::next_deadline() const {
+  GenerationClock::time_point earliest = last_moment_;
+  for (const auto& job : waiting_) earliest = std::min(earliest, job->request.deadline);
+  for (const Slot& slot : slots_)
+    if (slot.job != nullptr) earliest = std::min(earliest, slot.job->request.deadline);
+  return earliest;
+}
+
+void SchedulerCore::end_overdue() {
+  for (Slot& slot : slots_) {
+    if (slot.job == nullptr) continue;
+    if (const auto cause = over(*slot.job)) release(slot, *cause);
+  }
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const auto cause = over(**at);
+    if (!cause) {
+      ++at;
+      continue;
+    }
+    const std::shared_ptr<Job> job = std::move(*at);
+    at = waiting_.erase(at);
+    finish(*job, *cause, {}, false);
+  }
+}
+
+// The slot keeps what was evaluated, for the next request that begins with it.
+void SchedulerCore::release(Slot& slot, FinishCause cause, const Error& error) {
+  const std::shared_ptr<Job> job = std::move(slot.job);
+  slot.job = nullptr;
+  slot.decodes = false;
+  slot.stops.clear();
+  slot.tokens.assign(job->tokens.begin(), job->tokens.begin() + static_cast<ptrdiff_t>(slot.position()));
+  slot.last_used = ++clock_;
+  finish(*job, cause, error, true);
+}
+
+void SchedulerCore::finish(Job& job, FinishCause cause, const Error& error, bool was_running) {
+  GenerationFinish finish{.cause = cause, .error = error, .stop_id = job.stop_id(), .loop = job.loop()};
+  finish.usage = job.usage();
+  ++statistics_.requests_finished[static_cast<size_t>(cause)];
+  statistics_.prompt_tokens += finish.usage.prompt_tokens;
+  statistics_.cached_tokens += finish.usage.cached_tokens;
+  statistics_.generated_tokens += finish.usage.generated_tokens;
+  statistics_.prefill_us += finish.usage.prefill_us;
+  statistics_.decode_us += finish.usage.decode_us;
+  if (finish.loop.found) ++statistics_.loops_seen;
+  hooks_.ended(job, was_running);
+  hooks_.publish();
+  job.request.sink->on_finish(finish);
+  job.request.sink.reset();
+}
+
+// ---- The beginning ----
+
+void SchedulerCore::admit() {
+  while (!waiting_.empty()) {
+    const Reuse reuse = choose(*waiting_.front());
+    if (reuse.slot == nullptr) return;  // all are busy
+    const std::shared_ptr<Job> job = std::move(waiting_.front());
+    waiting_.pop_front();
+    begin(*reuse.slot, job, reuse.tokens);
+  }
+}
+
+// Of `tokens`, how many an idle slot spares, with the logits that must come of the last one.
+int64_t SchedulerCore::reuse_of(const Slot& slot, std::span<const int32_t> tokens) const {
+  const auto wanted = static_cast<int64_t>(tokens.size());
+  const int64_t common = count_common(slot.tokens, tokens);
+  if (common == slot.position() && common == wanted && slot.has_logits) return wanted;
+  const int64_t keep = std::min(common, wanted - 1);
+  if (keep == slot.position()) return keep;
+  return keep > 0 && slot.state->can_rewind(keep) ? keep : 0;
+}
+
+// An idle slot that spares much; among those that spare nothing, the one that nobody has used for longest.
+SchedulerCore::Reuse SchedulerCore::choose(const Job& job) {
+  Reuse best;
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr) continue;
+    const bool may_reuse = job.request.reuse_prefix && !job.request.prompt_logprobs;
+    const int64_t tokens = may_reuse ? reuse_of(slot, job.tokens) : 0;
+    if (best.slot == nullptr || tokens > best.tokens ||
+        (tokens == best.tokens && slot.last_used < best.slot->last_used))
+      best = {.slot = &slot, .tokens = tokens};
+  }
+  return best;
+}
+
+void SchedulerCore::begin(Slot& slot, const std::shared_ptr<Job>& job, int64_t reused_tokens) {
+  slot.last_used = ++clock_;
+  slot.job = job;
+  slot.decodes = false;
+  slot.announced_rows = 0;
+  hooks_.admitted(*job);
+  job->prepare(model_.config().vocab_size);
+  go_back(slot, reused_tokens);
+  job->cached_tokens = slot.position();
+  slot.tokens.clear();
+  slot.stops.clear();
+  if (slot.state->decoder_catching_up()) slot.stops.push_back(slot.position());
+  job->begin(GenerationClock::now());
+  (job->cached_tokens > 0 ? statistics_.cache_hits : statistics_.cache_misses) += 1;
+  job->request.sink->on_prefill({.done_tokens = job->cached_tokens,
+                                 .total_tokens = job->prompt_tokens,
+                                 .cached_tokens = job->cached_tokens});
+  if (job->to_evaluate(slot.position()) == 0) after_prompt(slot);
+}
+
+// Leaves the first `reused_tokens` of what the slot holds.
+void SchedulerCore::go_back(Slot& slot, int64_t reused_tokens) {
+  if (reused_tokens == slot.position()) return;
+  slot.has_logits = false;
+  if (reused_tokens == 0 || !slot.state->rewind(reused_tokens).ok()) slot.state->reset();
+}
+
+// ---- Status ----
+
+void SchedulerCore::describe(GeneratorStatus& status) const {
+  status.slots.resize(slots_.size());
+  for (size_t index = 0; index < slots_.size(); ++index) {
+    const Slot& slot = slots_[index];
+    SlotStatus& shown = status.slots[index];
+    shown.phase = slot.job == nullptr ? SlotStatus::Phase::kIdle
+                  : slot.decodes      ? SlotStatus::Phase::kDecode
+                                      : SlotStatus::Phase::kPrefill;
+    shown.context_tokens = options_.context_tokens;
+    shown.held_tokens = slot.position();
+    const Job* job = slot.job.get();
+    shown.id = job != nullptr ? job->id : 0;
+    shown.name = job != nullptr ? job->request.name : std::string();
+    shown.prompt_tokens = job != nullptr ? job->prompt_tokens : 0;
+    shown.cached_tokens = job != nullptr ? job->cached_tokens : 0;
+    shown.generated_tokens = job != nullptr ? job->generated_tokens : 0;
+  }
+  status.statistics = statistics_;
+}
+
+}  // namespace fathom

@@ -1,0 +1,116 @@
+// The engine thread's side of the scheduler: slots, steps, and who gets what. One thread, no locks.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/job.h"
+#include "engine/scheduler.h"
+#include "engine/step_budget.h"
+
+namespace fathom {
+
+/// Memory for one sequence, and the request that has it. The state and its logits stay when the request goes.
+struct Slot {
+  int index = 0;
+  std::unique_ptr<SequenceState> state;
+  std::vector<float> logits;     // [vocab] of the token after the last evaluated, if has_logits
+  bool has_logits = false;
+  std::vector<int32_t> tokens;   // evaluated; idle slots only, running ones have job->tokens
+  uint64_t last_used = 0;        // of the core's clock
+
+  std::shared_ptr<Job> job;      // null: idle
+  bool decodes = false;          // all but the newest token is evaluated
+  std::vector<int64_t> stops;    // positions inside the prompt at which the state is kept, ascending
+  int64_t announced_rows = 0;    // of the next chunk, as the Engram reader was told
+
+  int64_t position() const { return state->position(); }
+};
+
+class SchedulerCore {
+ public:
+  /// What the other threads' side wants to hear; called without anything locked.
+  struct Hooks {
+    std::function<void()> publish;             // status has changed
+    std::function<void(const Job&, bool was_running)> ended;  // before the sink hears of it
+    std::function<void(const Job&)> admitted;
+  };
+
+  static Result<std::unique_ptr<SchedulerCore>> make(Model& model, const SchedulerOptions& options);
+
+  void set_hooks(Hooks hooks) { hooks_ = std::move(hooks); }
+  void enqueue(std::shared_ptr<Job> job);
+  bool has_work() const { return !waiting_.empty() || running() > 0; }
+  /// Ends what is over, gives slots to those who wait, and runs a step. False: nothing could run.
+  bool round();
+  /// From then on everything ends with kShutdown.
+  void set_last_moment(GenerationClock::time_point moment) { last_moment_ = moment; }
+  /// The earliest moment at which a request ends by itself.
+  GenerationClock::time_point next_deadline() const;
+  void describe(GeneratorStatus& status) const;
+
+ private:
+  struct Planned {
+    Slot* slot = nullptr;
+    int64_t rows = 0;          // new tokens; 0: a portion of the decoder's backlog
+    int64_t decoder_rows = 0;  // of that portion
+    bool is_last_chunk = true;
+    LogitRows logits = LogitRows::kLast;
+    int64_t units = 0;         // rows of one layer
+  };
+  struct Reuse {
+    Slot* slot = nullptr;
+    int64_t tokens = 0;
+  };
+
+  SchedulerCore(Model& model, const SchedulerOptions& options);
+  int running() const;
+
+  // scheduler_core.cc: requests come and go.
+  std::optional<FinishCause> over(const Job& job) const;
+  void end_overdue();
+  void admit();
+  Reuse choose(const Job& job);
+  int64_t reuse_of(const Slot& slot, std::span<const int32_t> tokens) const;
+  void begin(Slot& slot, const std::shared_ptr<Job>& job, int64_t reused_tokens);
+  void go_back(Slot& slot, int64_t reused_tokens);
+  void release(Slot& slot, FinishCause cause, const Error& error = {});
+  void finish(Job& job, FinishCause cause, const Error& error, bool was_running);
+
+  // scheduler_step.cc: what runs, and what comes of it.
+  void plan();
+  bool plan_lone(const std::vector<Slot*>& prompts);
+  void plan_prompts(const std::vector<Slot*>& prompts);
+  Planned chunk(Slot& slot, int64_t units, int64_t rows_max) const;
+  int64_t units_wanted(const Slot& slot) const;
+  Segment segment(const Planned& planned);
+  void run_planned();
+  void after(const Planned& planned);
+  void after_prompt(Slot& slot);
+  void draw(Slot& slot);
+  void failed(Error error);
+
+  Model& model_;
+  const SchedulerOptions options_;
+  const int64_t encoder_units_;  // layers that every row of a prompt passes
+  const int64_t all_units_;
+  Hooks hooks_;
+  GeneratorStatistics statistics_;
+  std::deque<std::shared_ptr<Job>> waiting_;
+  std::vector<Slot> slots_;
+  std::vector<Planned> planned_;
+  std::vector<Segment> segments_;
+  std::vector<Slot*> prompts_, lone_;  // of the step being planned
+  std::vector<float> score_logits_;  // [rows, vocab] of a step that scores a prompt
+  StepBudget shared_budget_;
+  StepBudget alone_budget_;
+  size_t cursor_ = 0;        // slot whose prompt comes first in the next step
+  bool lone_turn_ = false;
+  bool is_alone_step_ = false;
+  uint64_t clock_ = 0;
+  GenerationClock::time_point last_moment_ = GenerationClock::time_point::max();
+};
+
+}  // namespace fathom
