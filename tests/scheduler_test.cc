@@ -205,7 +205,7 @@ TEST_F(SchedulerTest, TellsLogprobsOfTheModel) {
   made.prompt_logprobs = true;
   auto recorder = submit(*scheduler, std::move(made));
   EXPECT_EQ(recorder->wait().cause, FinishCause::kMaxTokens);
-  auto session = unwrap(Session::make(*model_, {.context_tokens = 110}));
+  auto session = unwrap(Session::make(*session_model_, {.context_tokens = 110}));
   EXPECT_EQ(recorder->prompt_logprobs(), unwrap(session->score(ids(40))));
   for (size_t at = 0; at < 6; ++at) {
     const int32_t id = recorder->answer()[at];

@@ -177,7 +177,7 @@ class SchedulerFixture : public testing::Test {
   }
   /// What a session says, one token at a time.
   Ids session_answer(const Ids& prompt, size_t count, SamplerOptions sampling) {
-    auto session = unwrap(Session::make(*model_, {.context_tokens = 114}));
+    auto session = unwrap(Session::make(*session_model_, {.context_tokens = 114}));
     unwrap(session->sync(prompt));
     sampling.prompt_tokens = static_cast<int64_t>(prompt.size());
     auto sampler = unwrap(Sampler::make(sampling, model_->config().vocab_size));
@@ -190,7 +190,9 @@ class SchedulerFixture : public testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = unwrap(make_cpu_backend({.thread_count = 2}));
-  std::unique_ptr<Model> model_ = load_model(*backend_);
+  std::unique_ptr<Model> model_ = load_model(*backend_);  // while a scheduler lives, its own
+  std::unique_ptr<Backend> session_backend_ = unwrap(make_cpu_backend({.thread_count = 1}));
+  std::unique_ptr<Model> session_model_ = load_model(*session_backend_);
 };
 
 }  // namespace fathom
