@@ -141,10 +141,11 @@ void Server::spawn(HttpTask<void> task) {
 void Server::run() {
   for (HttpAcceptor& acceptor : acceptors_) spawn(accept_loop(acceptor));
   spawn(tick());
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Signals from outside are for the program's own threads.
+  sigset_t outside, before;
+  sigfillset(&outside);
+  for (int own_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&outside, own_fault);
+  pthread_sigmask(SIG_SETMASK, &outside, &before);
   thread_ = std::thread([loop = shared_->loop] { loop->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
