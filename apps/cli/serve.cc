@@ -149,6 +149,8 @@ void add_cache_options(CLI::App& app, Options& options) {
   app.add_option("--cache-dir", options.serve.cache_folder, "Folder for states that outlive the server");
   add_amount(app, "--cache-size", options.serve.cache_folder_bytes, parse_bytes,
              "What that folder may hold (default: 32GiB)");
+  add_number(app, "--cache-min-tokens", options.serve.scheduler.disk_tokens_min, 1, 1e9,
+             "States that would spare fewer tokens are not kept there (default: 1024)");
 }
 
 }  // namespace

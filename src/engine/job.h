@@ -39,6 +39,8 @@ struct Job {
   /// Log-probabilities of the tokens that follow rows of logits [rows, vocab], the first of them at `position`.
   Result<void> add_prompt_logprobs(std::span<const float> logits, int64_t rows, int64_t position);
 
+  bool may_reuse() const { return request.reuse_prefix && !request.prompt_logprobs; }
+  bool may_keep() const { return request.reuse_prefix; }
   bool wants_prompt_logprobs() const { return request.prompt_logprobs && !is_prefilled; }
   int64_t to_evaluate(int64_t position) const { return static_cast<int64_t>(tokens.size()) - position; }
   void begin(GenerationClock::time_point now);

@@ -8,11 +8,6 @@ namespace {
 // The first steps of a run, before anything was measured.
 constexpr int64_t kSharedRowsStart = 32, kAloneRowsStart = 128;
 
-int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t shorter = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(shorter), b.begin()).first - a.begin();
-}
-
 Result<void> check_options(const Model& model, const SchedulerOptions& options) {
   const int64_t longest = model.config().max_position_embeddings;
   const int slots_max = std::min(64, model.options().step_rows);
@@ -36,6 +31,7 @@ SchedulerCore::SchedulerCore(Model& model, const SchedulerOptions& options)
       encoder_units_(model.options().ced == CedMode::kOff ? model.config().num_layers
                                                           : std::max(1, model.config().encoder_layers())),
       all_units_(model.config().num_layers),
+      cache_(model.state_shape(), options.cache_bytes),
       shared_budget_(options.step_target_us, options.chunk_rows_min * all_units_,
                      model.options().step_rows * all_units_, kSharedRowsStart * encoder_units_),
       alone_budget_(options.alone_target_us, options.chunk_rows_min * all_units_,
@@ -63,6 +59,7 @@ void SchedulerCore::enqueue(std::shared_ptr<Job> job) { waiting_.push_back(std::
 
 bool SchedulerCore::round() {
   end_overdue();
+  begin_followers();
   admit();
   plan();
   if (planned_.empty()) return false;
@@ -111,9 +108,13 @@ void SchedulerCore::release(Slot& slot, FinishCause cause, const Error& error) {
   const std::shared_ptr<Job> job = std::move(slot.job);
   slot.job = nullptr;
   slot.decodes = false;
+  slot.leader = 0;
   slot.stops.clear();
-  slot.tokens.assign(job->tokens.begin(), job->tokens.begin() + static_cast<ptrdiff_t>(slot.position()));
   slot.last_used = ++clock_;
+  if (slot.has_begun)
+    slot.tokens.assign(job->tokens.begin(), job->tokens.begin() + static_cast<ptrdiff_t>(slot.position()));
+  if (slot.has_begun && job->may_keep()) keep(slot, {});
+  slot.has_begun = false;
   finish(*job, cause, error, true);
 }
 
@@ -137,63 +138,86 @@ void SchedulerCore::finish(Job& job, FinishCause cause, const Error& error, bool
 
 void SchedulerCore::admit() {
   while (!waiting_.empty()) {
-    const Reuse reuse = choose(*waiting_.front());
-    if (reuse.slot == nullptr) return;  // all are busy
-    const std::shared_ptr<Job> job = std::move(waiting_.front());
+    const std::shared_ptr<Job> job = waiting_.front();
+    Slot* slot = choose(*job);
+    if (slot == nullptr) return;  // all are busy
+    const int64_t reused = job->may_reuse() ? std::max(reuse_of(*slot, *job), cache_.find(job->tokens).reused_tokens) : 0;
+    const Leader leader = find_leader(*job, reused);
     waiting_.pop_front();
-    begin(*reuse.slot, job, reuse.tokens);
+    slot->job = job;
+    slot->has_begun = false;
+    slot->last_used = ++clock_;
+    hooks_.admitted(*job);
+    slot->leader = leader.slot != nullptr ? leader.slot->job->id : 0;
+    if (leader.slot == nullptr) {
+      begin(*slot);
+      continue;
+    }
+    slot->leader_slot = leader.slot->index;
+    slot->leader_tokens = leader.tokens;
   }
 }
 
-// Of `tokens`, how many an idle slot spares, with the logits that must come of the last one.
-int64_t SchedulerCore::reuse_of(const Slot& slot, std::span<const int32_t> tokens) const {
-  const auto wanted = static_cast<int64_t>(tokens.size());
-  const int64_t common = count_common(slot.tokens, tokens);
+// Of the job's tokens, how many an idle slot spares, with the logits that must come of the last one.
+int64_t SchedulerCore::reuse_of(const Slot& slot, const Job& job) const {
+  const auto wanted = static_cast<int64_t>(job.tokens.size());
+  const int64_t common = count_common(slot.tokens, job.tokens);
   if (common == slot.position() && common == wanted && slot.has_logits) return wanted;
   const int64_t keep = std::min(common, wanted - 1);
   if (keep == slot.position()) return keep;
   return keep > 0 && slot.state->can_rewind(keep) ? keep : 0;
 }
 
-// An idle slot that spares much; among those that spare nothing, the one that nobody has used for longest.
-SchedulerCore::Reuse SchedulerCore::choose(const Job& job) {
-  Reuse best;
+// Whether somebody further back in the queue goes on from what an idle slot holds.
+bool SchedulerCore::is_wanted(const Slot& slot) const {
+  constexpr size_t kLookedAt = 16;
+  for (size_t at = 1; at < std::min(waiting_.size(), kLookedAt); ++at)
+    if (waiting_[at]->may_reuse() && reuse_of(slot, *waiting_[at]) >= options_.keep_tokens_min) return true;
+  return false;
+}
+
+// The idle slot that spares most. If the cache spares more, or nothing does: one that nobody waits for, empty
+// or unused for longest. What it holds is in the cache since its request ended.
+Slot* SchedulerCore::choose(const Job& job) {
+  Slot* most = nullptr;
+  Slot* spare = nullptr;
+  int64_t most_tokens = job.may_reuse() ? cache_.find(job.tokens).reused_tokens : 0;
+  bool spare_is_wanted = false;
   for (Slot& slot : slots_) {
     if (slot.job != nullptr) continue;
-    const bool may_reuse = job.request.reuse_prefix && !job.request.prompt_logprobs;
-    const int64_t tokens = may_reuse ? reuse_of(slot, job.tokens) : 0;
-    if (best.slot == nullptr || tokens > best.tokens ||
-        (tokens == best.tokens && slot.last_used < best.slot->last_used))
-      best = {.slot = &slot, .tokens = tokens};
+    const int64_t tokens = job.may_reuse() ? reuse_of(slot, job) : 0;
+    if (tokens > 0 && tokens >= most_tokens) {
+      most = &slot;
+      most_tokens = tokens;
+    }
+    const bool wanted = is_wanted(slot);
+    const bool is_better = spare == nullptr || wanted < spare_is_wanted ||
+                           (wanted == spare_is_wanted && slot.last_used < spare->last_used);
+    if (!is_better) continue;
+    spare = &slot;
+    spare_is_wanted = wanted;
   }
-  return best;
+  return most != nullptr ? most : spare;
 }
 
-void SchedulerCore::begin(Slot& slot, const std::shared_ptr<Job>& job, int64_t reused_tokens) {
-  slot.last_used = ++clock_;
-  slot.job = job;
+// The job takes over the slot's state, with as much of its prompt as can be had.
+void SchedulerCore::begin(Slot& slot) {
+  Job& job = *slot.job;
+  slot.has_begun = true;
+  slot.leader = 0;
   slot.decodes = false;
   slot.announced_rows = 0;
-  hooks_.admitted(*job);
-  job->prepare(model_.config().vocab_size);
-  go_back(slot, reused_tokens);
-  job->cached_tokens = slot.position();
+  job.prepare(model_.config().vocab_size);
+  reuse(slot, true);
+  job.cached_tokens = slot.position();
   slot.tokens.clear();
-  slot.stops.clear();
-  if (slot.state->decoder_catching_up()) slot.stops.push_back(slot.position());
-  job->begin(GenerationClock::now());
-  (job->cached_tokens > 0 ? statistics_.cache_hits : statistics_.cache_misses) += 1;
-  job->request.sink->on_prefill({.done_tokens = job->cached_tokens,
-                                 .total_tokens = job->prompt_tokens,
-                                 .cached_tokens = job->cached_tokens});
-  if (job->to_evaluate(slot.position()) == 0) after_prompt(slot);
-}
-
-// Leaves the first `reused_tokens` of what the slot holds.
-void SchedulerCore::go_back(Slot& slot, int64_t reused_tokens) {
-  if (reused_tokens == slot.position()) return;
-  slot.has_logits = false;
-  if (reused_tokens == 0 || !slot.state->rewind(reused_tokens).ok()) slot.state->reset();
+  place_stops(slot);
+  job.begin(GenerationClock::now());
+  (job.cached_tokens > 0 ? statistics_.cache_hits : statistics_.cache_misses) += 1;
+  job.request.sink->on_prefill({.done_tokens = job.cached_tokens,
+                                .total_tokens = job.prompt_tokens,
+                                .cached_tokens = job.cached_tokens});
+  if (job.to_evaluate(slot.position()) == 0) after_prompt(slot);
 }
 
 // ---- Status ----
@@ -216,6 +240,11 @@ void SchedulerCore::describe(GeneratorStatus& status) const {
     shown.generated_tokens = job != nullptr ? job->generated_tokens : 0;
   }
   status.statistics = statistics_;
+  const PrefixCache::Statistics cache = cache_.statistics();
+  status.statistics.cache_entries = cache.entries;
+  status.statistics.cache_bytes = cache.bytes;
+  status.statistics.cache_bytes_max = cache.bytes_max;
+  status.statistics.cache_evictions = cache.evictions;
 }
 
 }  // namespace fathom

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/job.h"
+#include "engine/prefix_cache.h"
 #include "engine/scheduler.h"
 #include "engine/step_budget.h"
 
@@ -18,10 +19,14 @@ struct Slot {
   std::unique_ptr<SequenceState> state;
   std::vector<float> logits;     // [vocab] of the token after the last evaluated, if has_logits
   bool has_logits = false;
-  std::vector<int32_t> tokens;   // evaluated; idle slots only, running ones have job->tokens
+  std::vector<int32_t> tokens;   // evaluated; while `has_begun`, job->tokens says it
   uint64_t last_used = 0;        // of the core's clock
 
   std::shared_ptr<Job> job;      // null: idle
+  bool has_begun = false;        // the job owns the state; false while it waits for another or for the disk
+  GenerationId leader = 0;       // job that evaluates the same prefix; this one goes on from there
+  int leader_slot = 0;
+  int64_t leader_tokens = 0;     // how far
   bool decodes = false;          // all but the newest token is evaluated
   std::vector<int64_t> stops;    // positions inside the prompt at which the state is kept, ascending
   int64_t announced_rows = 0;    // of the next chunk, as the Engram reader was told
@@ -60,7 +65,7 @@ class SchedulerCore {
     LogitRows logits = LogitRows::kLast;
     int64_t units = 0;         // rows of one layer
   };
-  struct Reuse {
+  struct Leader {
     Slot* slot = nullptr;
     int64_t tokens = 0;
   };
@@ -72,12 +77,20 @@ class SchedulerCore {
   std::optional<FinishCause> over(const Job& job) const;
   void end_overdue();
   void admit();
-  Reuse choose(const Job& job);
-  int64_t reuse_of(const Slot& slot, std::span<const int32_t> tokens) const;
-  void begin(Slot& slot, const std::shared_ptr<Job>& job, int64_t reused_tokens);
-  void go_back(Slot& slot, int64_t reused_tokens);
+  Slot* choose(const Job& job);
+  int64_t reuse_of(const Slot& slot, const Job& job) const;
+  bool is_wanted(const Slot& slot) const;
+  void begin(Slot& slot);
+  void reuse(Slot& slot, bool from_slot);
   void release(Slot& slot, FinishCause cause, const Error& error = {});
   void finish(Job& job, FinishCause cause, const Error& error, bool was_running);
+
+  // scheduler_reuse.cc: what was evaluated before.
+  Leader find_leader(const Job& job, int64_t reused_tokens);
+  void begin_followers();
+  bool still_leads(const Slot& follower) const;
+  void place_stops(Slot& slot) const;
+  void keep(Slot& slot, std::span<const float> logits);
 
   // scheduler_step.cc: what runs, and what comes of it.
   void plan();
@@ -98,6 +111,7 @@ class SchedulerCore {
   const int64_t all_units_;
   Hooks hooks_;
   GeneratorStatistics statistics_;
+  PrefixCache cache_;
   std::deque<std::shared_ptr<Job>> waiting_;
   std::vector<Slot> slots_;
   std::vector<Planned> planned_;

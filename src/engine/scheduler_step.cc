@@ -21,7 +21,7 @@ void SchedulerCore::plan() {
   prompts_.clear(), lone_.clear();
   for (size_t step = 0; step < slots_.size(); ++step) {
     Slot& slot = slots_[(cursor_ + step) % slots_.size()];
-    if (slot.job == nullptr) continue;
+    if (slot.job == nullptr || !slot.has_begun) continue;
     if (slot.job->is_alone) {
       lone_.push_back(&slot);
     } else if (slot.decodes) {
@@ -185,8 +185,12 @@ void SchedulerCore::after(const Planned& planned) {
                                   .total_tokens = job.prompt_tokens,
                                   .cached_tokens = job.cached_tokens});
   if (slot.state->decoder_pending()) return;
-  if (!slot.stops.empty() && slot.stops.front() <= slot.position()) slot.stops.erase(slot.stops.begin());
-  if (job.to_evaluate(slot.position()) > 0) return;
+  const bool is_stop = !slot.stops.empty() && slot.stops.front() <= slot.position();
+  if (is_stop) slot.stops.erase(slot.stops.begin());
+  if (job.to_evaluate(slot.position()) > 0) {
+    if (is_stop && job.may_keep()) keep(slot, {});
+    return;
+  }
   slot.has_logits = true;
   after_prompt(slot);
 }
@@ -198,6 +202,7 @@ void SchedulerCore::after_prompt(Slot& slot) {
   job.is_alone = false;
   slot.decodes = true;
   if (!job.is_prefilled) {
+    if (job.may_keep()) keep(slot, slot.logits);
     if (job.request.prompt_logprobs) {
       job.request.sink->on_prompt_logprobs(job.prompt_logprobs, job.prompt_top);
       job.prompt_logprobs = {};
@@ -242,6 +247,7 @@ void SchedulerCore::failed(Error error) {
     job.is_alone = true;
     job.prompt_logprobs.clear();
     job.prompt_top.clear();
+    if (!job.wants_prompt_logprobs()) reuse(slot, false);
   }
 }
 

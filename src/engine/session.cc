@@ -298,17 +298,19 @@ Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, cons
 
 // ---- Snapshots and files ----
 
-SavedStateOwner Session::owner() const {
-  const StateShape& shape = model_.state_shape();
+SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens) {
+  const StateShape& shape = model.state_shape();
   // What the serialised form adds to rings and rows is far below 64 bytes a token and a mebibyte.
   const int64_t state_bytes_max =
-      shape.ring_bytes() + shape.cache_bytes(context_tokens()) + 64 * context_tokens() + (int64_t{1} << 20);
-  return {.fingerprint = model_.fingerprint(),
-          .numerics = model_.options().numerics,
-          .vocab_size = model_.config().vocab_size,
-          .context_tokens = context_tokens(),
+      shape.ring_bytes() + shape.cache_bytes(context_tokens) + 64 * context_tokens + (int64_t{1} << 20);
+  return {.fingerprint = model.fingerprint(),
+          .numerics = model.options().numerics,
+          .vocab_size = model.config().vocab_size,
+          .context_tokens = context_tokens,
           .state_bytes_max = state_bytes_max};
 }
+
+SavedStateOwner Session::owner() const { return saved_state_owner(model_, context_tokens()); }
 
 Result<SavedState> Session::snapshot() const {
   SavedState saved{.tokens = tokens_, .logits = {}, .state = {}};

@@ -38,6 +38,9 @@ struct SyncResult {
 /// Logits [vocab_size] that follow the token at `position`; valid during the call.
 using LogitsFn = std::function<Result<void>(int64_t position, std::span<const float> logits)>;
 
+/// Whose states a session or slot of that context can take.
+SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens);
+
 /// Belongs to the thread that runs its model. The model must live longer.
 class Session {
  public:

@@ -34,24 +34,26 @@ struct Script {
   std::vector<ScriptedAnswer> answers;
 };
 
+// Each byte of text becomes a token of its own: no other cut can be finer.
+std::vector<int32_t> split_bytes(const std::vector<int32_t>& ids, const Tokenizer& tokenizer) {
+  std::vector<int32_t> result;
+  for (const int32_t id : ids) {
+    if (tokenizer.is_added(id)) {
+      result.push_back(id);
+      continue;
+    }
+    for (const char byte : tokenizer.token_bytes(id)) result.push_back(tokenizer.id_of({&byte, 1}).value_or(id));
+  }
+  return result;
+}
+
 Result<std::vector<int32_t>> read_tokens(const Fields& answer, const Tokenizer& tokenizer) {
   FATHOM_ASSIGN(const auto text, answer.text("text"));
-  FATHOM_ASSIGN(const auto bytes, answer.text("bytes"));
-  FATHOM_ASSIGN(const Json* pieces, answer.array("pieces"));
-  std::vector<int32_t> tokens;
+  FATHOM_ASSIGN(const auto bytes, answer.boolean("bytes"));
   if (const Json* ids = answer.find("tokens")) return read_ids(*ids, answer.path_of("tokens"), tokenizer.vocab_size());
-  if (text) return tokenizer.encode_with_special(*text);
-  if (bytes) {  // a token a byte
-    for (const char byte : *bytes) tokens.push_back(tokenizer.id_of({&byte, 1}).value_or(0));
-    return tokens;
-  }
-  if (pieces == nullptr) return Error::invalid("{}: expected tokens, text, bytes or pieces", answer.path());
-  for (const Json& piece : *pieces) {
-    if (!piece.is_string()) return wrong_json(answer.path_of("pieces"), "strings", piece);
-    const std::vector<int32_t> more = tokenizer.encode_with_special(piece.get<std::string>());
-    tokens.insert(tokens.end(), more.begin(), more.end());
-  }
-  return tokens;
+  if (!text) return Error::invalid("{}: expected tokens or text", answer.path());
+  std::vector<int32_t> tokens = tokenizer.encode_with_special(*text);
+  return bytes.value_or(false) ? split_bytes(tokens, tokenizer) : tokens;
 }
 
 Result<ScriptedAnswer> read_answer(const Json& json, const std::string& path, const Tokenizer& tokenizer) {

@@ -4,7 +4,9 @@
 #include "base/sha256.h"
 #include "capi/handles.h"
 #include "engine/disk_cache.h"
+#include "engine/session.h"
 #include "server/scripted_generator.h"
+#include "server/submit.h"
 
 namespace fathom {
 namespace {

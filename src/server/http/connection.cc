@@ -45,11 +45,12 @@ void HttpConnection::start(bool refuse) {
 }
 
 void HttpConnection::spawn(HttpTask<void> task) {
-  asio::co_spawn(shared_->loop->executor(), std::move(task), [self = shared_from_this()](std::exception_ptr thrown) {
+  const auto ended = [self = shared_from_this()](std::exception_ptr thrown) {
     if (!thrown) return;
     log_warning("connection of {}: an exception ended it", self->peer_);
     self->close();
-  });
+  };
+  asio::co_spawn(shared_->loop->executor(), std::move(task), ended);
 }
 
 void HttpConnection::close() {

@@ -107,7 +107,8 @@ bool parse_target(std::string_view target, HttpRequest& request, std::optional<H
     return fail(failure, 400, "the request target does not begin with \"/\"");
   std::optional<std::string> path = decode_http_path(target);
   if (!path)
-    return fail(failure, 400, "the path has a wrong percent-encoding, a control character, \"\\\", \".\" or \"..\"");
+    return fail(failure, 400,
+                "the path has a wrong percent-encoding, a control character, \"\\\", \".\" or \"..\"");
   request.path = std::move(*path);
   return true;
 }
@@ -139,7 +140,8 @@ bool parse_fields(std::string_view bytes, HttpHead& head, std::optional<HttpFail
     if (line[0] == ' ' || line[0] == '\t') return fail(failure, 400, "a header is folded over two lines");
     std::string_view name, value;
     if (!split_field(line, name, value)) return fail(failure, 400, "a header line is not \"Name: value\"");
-    if (head.request.headers.size() == kHeaderCountMax) return fail(failure, 431, "the request has too many headers");
+    if (head.request.headers.size() == kHeaderCountMax)
+      return fail(failure, 431, "the request has too many headers");
     head.request.headers.emplace_back(http_lower_case(name), value);
   }
   return true;
@@ -177,7 +179,8 @@ bool apply_fields(HttpHead& head, std::optional<HttpFailure>& failure) {
       head.expects_continue = true;
     }
   }
-  if (hosts > 1 || (hosts == 0 && !head.version_1_0)) return fail(failure, 400, "expected exactly one Host header");
+  if (hosts > 1 || (hosts == 0 && !head.version_1_0))
+    return fail(failure, 400, "expected exactly one Host header");
   if (lengths + codings > 1)
     return fail(failure, 400, "expected at most one of Content-Length and Transfer-Encoding, and that once");
   if (codings > 0 && head.version_1_0) return fail(failure, 400, "HTTP/1.0 has no Transfer-Encoding");

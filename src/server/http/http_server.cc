@@ -46,13 +46,15 @@ Result<void> check_options(const HttpOptions& options) {
     return Error::invalid("HTTP: the headers' size and the number of connections must be at least 1");
   for (std::chrono::milliseconds timeout :
        {options.header_timeout, options.body_timeout, options.idle_timeout, options.write_timeout})
-    if (timeout.count() < 1) return Error::invalid("HTTP: time limits must be at least 1 ms, found {}", timeout.count());
+    if (timeout.count() < 1)
+      return Error::invalid("HTTP: time limits must be at least 1 ms, found {}", timeout.count());
   return {};
 }
 
 class Server : public HttpServer {
  public:
-  explicit Server(std::shared_ptr<HttpShared> shared) : shared_(std::move(shared)), tick_timer_(loop().executor()) {}
+  explicit Server(std::shared_ptr<HttpShared> shared)
+      : shared_(std::move(shared)), tick_timer_(loop().executor()) {}
   ~Server() override { stop(std::chrono::milliseconds(0)); }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -20,7 +20,7 @@ namespace fathom {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method;   // "POST"
+  std::string method;   // "POST"; HEAD is told as "GET", its answer's body is not sent
   std::string path;     // "/v1/models", percent-decoded, without query; always begins with "/"
   std::string query;    // as received, without "?"
   HttpHeaders headers;  // names in lower case
@@ -38,8 +38,10 @@ struct HttpResponse {
 };
 
 /// One request's answer: either respond(), or start_stream(), write()... and finish(). Calls may come from any
-/// thread and never block; they do nothing after the client has left. When the last reference goes before an
-/// answer was complete, the client gets 500, or its stream is cut without the final chunk.
+/// thread and never block; they do nothing after the client has left or the answer was completed by respond(),
+/// finish() or abort(). The order is the caller's duty: write() before start_stream() is checked and ends the
+/// program. When the last reference goes before an answer was complete, the client gets 500, or its stream is cut
+/// without the final chunk. May outlive the server.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -50,8 +52,9 @@ class HttpExchange {
   virtual void finish() = 0;
   /// Cuts the connection without the final chunk, after what was written: the client sees that it is not whole.
   virtual void abort() = 0;
-  /// Called once, on a thread of the server, if the client leaves or is too slow before the answer is complete;
-  /// at once if that has happened already. Set at most once.
+  /// Called once, on a thread of the server, if the client leaves or is too slow before the answer is complete; at
+  /// once, on the calling thread, if that has happened already. Set at most once. It may hold this exchange: it is
+  /// destroyed when it was called or the answer is complete.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
   /// Bytes written and not yet taken by the network.
@@ -66,7 +69,7 @@ struct HttpOptions {
   size_t header_bytes_max = 64 << 10;
   size_t body_bytes_max = size_t{64} << 20;
   size_t pending_bytes_max = size_t{16} << 20;     // of one stream whose client does not read
-  int connections_max = 10000;
+  int connections_max = 10000;  // beyond, the longest idle one is closed, or 503 said to the new one
   std::chrono::milliseconds header_timeout{10000};  // first byte of a request -> end of its headers
   std::chrono::milliseconds body_timeout{60000};    // end of headers -> end of body
   std::chrono::milliseconds idle_timeout{300000};   // between requests of a connection
@@ -77,21 +80,22 @@ struct HttpOptions {
 using HttpHandler = std::function<void(std::shared_ptr<const HttpRequest>, std::shared_ptr<HttpExchange>)>;
 /// Looks at a request before its body is read (`body` is empty). A response refuses it.
 using HttpAdmission = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
-/// Makes the body of errors that the server itself answers (400, 404, 408, 413, 431, 501): status and a sentence.
+/// Makes the body of errors that the server itself answers (400, 408, 413, 417, 431, 500, 501, 503, 505): status and
+/// a sentence.
 using HttpErrorBody = std::function<HttpResponse(int status, std::string_view message)>;
 
 class HttpServer {
  public:
   /// Listens when it returns. kIo: the address is taken or not to be had; kInvalidArgument: an option, a
   /// certificate that does not load.
-  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, HttpHandler handler, HttpAdmission admission,
-                                                   HttpErrorBody error_body);
+  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, HttpHandler handler,
+                                                   HttpAdmission admission, HttpErrorBody error_body);
   /// Calls stop() with no patience.
   virtual ~HttpServer() = default;
   virtual uint16_t port() const = 0;
   virtual int connections() const = 0;
   /// Accepts no more connections, closes idle ones, lets running answers finish for `patience`, then closes all.
-  /// Returns when no handler runs and none will.
+  /// Returns when no handler and no on_gone() callback runs and none will. Not from a thread of the server.
   virtual void stop(std::chrono::milliseconds patience) = 0;
 };
 

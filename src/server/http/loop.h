@@ -1,5 +1,5 @@
-// The thread that serves all connections, as others see it: a queue of functions. It outlives the server as long as
-// somebody holds an exchange.
+// The thread that serves all connections, as others see it: a queue of functions. It outlives the server as long
+// as somebody holds an exchange.
 #pragma once
 
 #include <mutex>
