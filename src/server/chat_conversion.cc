@@ -57,16 +57,18 @@ void append_assistant(Json& messages, Json message) {
   for (Json& call : message["tool_calls"]) calls.push_back(std::move(call));
 }
 
-Result<GenerationFields> read_fields_beside(const Json& request, std::initializer_list<const char*> conversation,
-                                            const Json& response_format, const GenerationDefaults& defaults,
-                                            int32_t vocab_size) {
+Json members_beside(const Json& request, std::initializer_list<const char*> names) {
   Json rest = Json::object();
   for (const auto& [name, value] : request.items()) {
     const auto is_it = [&name = name](const char* other) { return name == other; };
-    if (std::none_of(conversation.begin(), conversation.end(), is_it)) rest[name] = value;
+    if (std::none_of(names.begin(), names.end(), is_it)) rest[name] = value;
   }
-  if (!response_format.is_null()) rest["response_format"] = response_format;
-  FATHOM_ASSIGN(GenerationFields fields, read_generation_fields(Fields(rest), defaults, vocab_size));
+  return rest;
+}
+
+Result<GenerationFields> read_one_answer_fields(const Json& members, const GenerationDefaults& defaults,
+                                                int32_t vocab_size) {
+  FATHOM_ASSIGN(GenerationFields fields, read_generation_fields(Fields(members), defaults, vocab_size));
   if (fields.n != 1) return Error::invalid("n: expected 1, since this API gives one answer, found {}", fields.n);
   return fields;
 }

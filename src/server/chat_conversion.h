@@ -27,11 +27,11 @@ Json chat_call(std::string id, std::string name, std::string namespace_name, Jso
 /// Adds an assistant's message: what follows another assistant's message belongs to the same turn.
 void append_assistant(Json& messages, Json message);
 
-/// The members of a request that say how to generate, without the conversation; `response_format` (null: none) in
-/// the chat API's shape.
-Result<GenerationFields> read_fields_beside(const Json& request, std::initializer_list<const char*> conversation,
-                                            const Json& response_format, const GenerationDefaults& defaults,
-                                            int32_t vocab_size);
+/// The members of a request but for those named.
+Json members_beside(const Json& request, std::initializer_list<const char*> names);
+/// How to generate, for an API that gives one answer.
+Result<GenerationFields> read_one_answer_fields(const Json& members, const GenerationDefaults& defaults,
+                                                int32_t vocab_size);
 /// Errors name members of the chat API that a request was converted to; this gives them the client's own names.
 Error with_client_names(Error error,
                         std::initializer_list<std::pair<std::string_view, std::string_view>> chat_and_own);

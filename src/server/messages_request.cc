@@ -346,8 +346,9 @@ Result<MessagesRequest> read_messages_request(const Json& json, const MessagesRe
   FATHOM_TRY(read_thinking(request, result.chat, result.shows_thinking));
   FATHOM_ASSIGN(const Json format, read_output_config(request, result.chat));
   if (!format.is_null()) result.chat["response_format"] = format;
-  Result<GenerationFields> fields =
-      read_fields_beside(json, {"messages", "system", "tools"}, format, reading.defaults, reading.vocab_size);
+  Json beside = members_beside(json, {"messages", "system", "tools"});
+  if (!format.is_null()) beside["response_format"] = format;
+  Result<GenerationFields> fields = read_one_answer_fields(beside, reading.defaults, reading.vocab_size);
   if (!fields.ok()) return in_messages_words(std::move(fields).error());
   result.fields = std::move(*fields);
   if (reading.needs_max_tokens && !result.fields.max_tokens)
