@@ -24,7 +24,8 @@ class ResponseOutput {
   /// Gets events in order, without their sequence numbers; `type` names each.
   using Emit = std::function<void(Json event)>;
 
-  ResponseOutput(ResponseOutputOptions options, Emit emit) : options_(std::move(options)), emit_(std::move(emit)) {}
+  ResponseOutput(ResponseOutputOptions options, Emit emit)
+      : options_(std::move(options)), emit_(std::move(emit)) {}
 
   /// `logprobs`: of the tokens that an event of content tells.
   void take(const ChatEvent& event, Json logprobs);
