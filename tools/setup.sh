@@ -4,7 +4,7 @@
 set -eu
 
 build="g++ cmake make ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libboost1.74-dev libssl-dev libcli11-dev libedit-dev"
-test="$build libgtest-dev libbenchmark-dev libpcre2-dev clang-19 libclang-rt-19-dev qemu-user python3"
+test="$build libgtest-dev libbenchmark-dev libpcre2-dev clang-19 libclang-rt-19-dev qemu-user python3 chromium"
 # For the build for 64-bit ARM on x86-64.
 arm64="g++-aarch64-linux-gnu libfmt-dev:arm64 libssl-dev:arm64 libgtest-dev:arm64 libedit-dev:arm64 libpcre2-dev:arm64"
 

@@ -141,7 +141,7 @@ Result<std::string> read_text_file(const std::string& path, uint64_t limit_bytes
 }
 
 Result<void> write_file_atomically(const std::string& path,
-                                   std::span<const std::span<const std::byte>> parts) {
+                                   std::span<const std::span<const std::byte>> parts, uint32_t mode) {
   // Renaming would put a file in the place of a device or a pipe.
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
@@ -149,7 +149,7 @@ Result<void> write_file_atomically(const std::string& path,
   // Two threads may write the same path: each needs a name of its own.
   static std::atomic<uint32_t> writes{0};
   const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), writes.fetch_add(1));
-  Descriptor descriptor{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  Descriptor descriptor{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)};
   if (descriptor.value < 0) return system_error("create", temporary);
   const auto fail = [&](const char* action) {
     Error error = system_error(action, temporary);

@@ -65,8 +65,9 @@ bool file_exists(const std::string& path);
 Result<std::string> read_text_file(const std::string& path, uint64_t limit_bytes);
 
 /// Writes `parts` one after the other to a temporary name beside `path`, syncs, and renames. On failure
-/// nothing is left behind and an existing `path` is untouched.
+/// nothing is left behind and an existing `path` is untouched. A process that is killed leaves the temporary
+/// file: PATH.tmp-PID-NUMBER. `mode`: the new file's permissions, less the umask.
 Result<void> write_file_atomically(const std::string& path,
-                                   std::span<const std::span<const std::byte>> parts);
+                                   std::span<const std::span<const std::byte>> parts, uint32_t mode = 0644);
 
 }  // namespace fathom

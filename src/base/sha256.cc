@@ -4,27 +4,12 @@
 #include <bit>
 #include <cstring>
 
+#include "base/sha256_blocks.h"
+
 namespace fathom {
 namespace {
 
-// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
-constexpr uint32_t kRoundConstants[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-}  // namespace
-
-Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
-
-void Sha256::compress(const uint8_t* block) {
+void compress(uint32_t* state, const uint8_t* block) {
   uint32_t w[64];
   for (int t = 0; t < 16; ++t)
     w[t] = uint32_t{block[4 * t]} << 24 | uint32_t{block[4 * t + 1]} << 16 | uint32_t{block[4 * t + 2]} << 8 |
@@ -34,29 +19,49 @@ void Sha256::compress(const uint8_t* block) {
     const uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
-  auto [a, b, c, d, e, f, g, h] = state_;
+  uint32_t words[8];
+  std::copy_n(state, 8, words);
+  auto [a, b, c, d, e, f, g, h] = words;
   for (int t = 0; t < 64; ++t) {
     const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRoundConstants[t] + w[t];
+    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kSha256Constants[t] + w[t];
     const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
     const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
   const uint32_t sums[8] = {a, b, c, d, e, f, g, h};
-  for (size_t word = 0; word < 8; ++word) state_[word] += sums[word];
+  for (size_t word = 0; word < 8; ++word) state[word] += sums[word];
+}
+
+Sha256BlocksFn choose_blocks() {
+  const Sha256BlocksFn fast = sha256_blocks_x86();
+  return fast != nullptr ? fast : sha256_blocks_portable;
+}
+
+}  // namespace
+
+Sha256::Sha256()
+    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
+
+void sha256_blocks_portable(uint32_t* state, const uint8_t* bytes, size_t blocks) {
+  for (; blocks > 0; --blocks, bytes += 64) compress(state, bytes);
 }
 
 void Sha256::update(std::span<const std::byte> bytes) {
+  static const Sha256BlocksFn compress_blocks = choose_blocks();
   size_t filled = total_bytes_ % 64;
   total_bytes_ += bytes.size();
   while (!bytes.empty()) {
-    const size_t take = std::min(bytes.size(), 64 - filled);
-    if (take == 64) {
-      compress(reinterpret_cast<const uint8_t*>(bytes.data()));
-    } else {
-      std::memcpy(pending_.data() + filled, bytes.data(), take);
-      if (filled + take == 64) compress(pending_.data());
+    if (filled == 0 && bytes.size() >= 64) {
+      const size_t blocks = bytes.size() / 64;
+      compress_blocks(state_.data(), reinterpret_cast<const uint8_t*>(bytes.data()), blocks);
+      bytes = bytes.subspan(blocks * 64);
+      continue;
     }
+    const size_t take = std::min(bytes.size(), 64 - filled);
+    std::memcpy(pending_.data() + filled, bytes.data(), take);
+    if (filled + take == 64) compress_blocks(state_.data(), pending_.data(), 1);
     filled = (filled + take) % 64;
     bytes = bytes.subspan(take);
   }

@@ -17,7 +17,6 @@ class Sha256 {
   std::array<uint8_t, 32> finish();
 
  private:
-  void compress(const uint8_t* block);
   std::array<uint32_t, 8> state_;
   std::array<uint8_t, 64> pending_{};
   uint64_t total_bytes_ = 0;

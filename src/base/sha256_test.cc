@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/sha256_blocks.h"
 
 namespace fathom {
 namespace {
@@ -36,6 +39,21 @@ TEST(Sha256, PiecesMakeNoDifference) {
         hash.update(std::as_bytes(std::span(text)).subspan(at, std::min(piece, length - at)));
       ASSERT_EQ(hex_string(hash.finish()), whole) << length << " in pieces of " << piece;
     }
+  }
+}
+
+TEST(Sha256, InstructionsAgreeWithPlainCode) {
+  const Sha256BlocksFn fast = sha256_blocks_x86();
+  if (fast == nullptr) GTEST_SKIP() << "this machine has no SHA instructions";
+  std::vector<uint8_t> bytes(64 * 9);
+  uint32_t seed = 1;
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>((seed = seed * 1664525 + 1013904223) >> 24);
+  for (size_t blocks = 0; blocks <= 9; ++blocks) {
+    uint32_t plain[8], quick[8];
+    for (uint32_t word = 0; word < 8; ++word) plain[word] = quick[word] = word * 0x9e3779b9;
+    sha256_blocks_portable(plain, bytes.data(), blocks);
+    fast(quick, bytes.data(), blocks);
+    for (int word = 0; word < 8; ++word) ASSERT_EQ(quick[word], plain[word]) << blocks << " blocks, word " << word;
   }
 }
 

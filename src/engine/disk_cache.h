@@ -55,7 +55,7 @@ struct DiskCacheStatistics {
 
 enum class DiskCachePut : uint8_t {
   kQueued,
-  kPresent,    // such an entry is there or waits already
+  kPresent,    // the same waits already; what is on disk already is found out later and not written again
   kQueueFull,  // counted in `refused`
   kTooLarge,   // for bytes_max; counted in `refused`
 };
@@ -90,6 +90,7 @@ class DiskCache {
   DiskCachePut put(SavedState&& saved);
 
   /// A use that the RAM cache served: the entry of exactly these tokens, if there is one, has been worth keeping.
+  /// Hashes the tokens, as find() does, and touches no file.
   void note_use(std::span<const int32_t> tokens);
 
   /// While the handle lives, the entry that find(prompt) gives is never evicted, and others that `prompt` begins

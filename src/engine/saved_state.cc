@@ -1,7 +1,9 @@
 #include "engine/saved_state.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 #include "base/file.h"
 #include "base/sha256.h"
@@ -25,6 +27,8 @@ struct Header {
   uint64_t state_bytes;
 };
 static_assert(sizeof(Header) == 72);
+
+using ReadFn = std::function<Result<void>(uint64_t offset_bytes, std::span<std::byte> out)>;
 
 uint32_t numerics_id(Numerics numerics) { return numerics == Numerics::kExact ? 1 : 0; }
 
@@ -68,56 +72,41 @@ Result<void> check_owner(const Header& header, std::string_view where, const Sav
   return {};
 }
 
-}  // namespace
-
-Result<void> write_saved_state(const std::string& path, const SavedStateOwner& owner,
-                               const SavedState& saved) {
-  Header header{.magic = {},
-                .version = kVersion,
-                .numerics = numerics_id(owner.numerics),
-                .fingerprint = {},
-                .tokens = saved.tokens.size(),
-                .logits = saved.logits.size(),
-                .state_bytes = saved.state.size()};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  std::memcpy(header.fingerprint, owner.fingerprint.data(), owner.fingerprint.size());
-  std::array<std::span<const std::byte>, 5> parts = {std::as_bytes(std::span(&header, 1)),
-                                                     std::as_bytes(std::span(saved.tokens)),
-                                                     std::as_bytes(std::span(saved.logits)),
-                                                     std::span<const std::byte>(saved.state),
-                                                     {}};
-  Sha256 hash;
-  for (const std::span<const std::byte> part : parts) hash.update(part);
-  const std::array<uint8_t, 32> digest = hash.finish();
-  parts[4] = std::as_bytes(std::span(digest));
-  return write_file_atomically(path, parts);
+// Into its place, and through the hash piece by piece, while a piece is still in the cache.
+Result<void> read_hashed(const ReadFn& read, uint64_t& offset_bytes, std::span<std::byte> to, Sha256& hash) {
+  constexpr size_t kPieceBytes = size_t{1} << 18;
+  while (!to.empty()) {
+    const std::span<std::byte> piece = to.first(std::min(to.size(), kPieceBytes));
+    FATHOM_TRY(read(offset_bytes, piece));
+    hash.update(piece);
+    offset_bytes += piece.size();
+    to = to.subspan(piece.size());
+  }
+  return {};
 }
 
-Result<SavedState> parse_saved_state(std::span<const std::byte> bytes, std::string_view where,
-                                     const SavedStateOwner& owner) {
-  if (bytes.size() < sizeof(Header) + kDigestBytes)
-    return Error::bad_pack("{}: {} bytes, expected at least {}", where, bytes.size(),
-                           sizeof(Header) + kDigestBytes);
+Result<SavedState> read_parts(const ReadFn& read, uint64_t bytes, std::string_view where,
+                              const SavedStateOwner& owner) {
   Header header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  FATHOM_TRY(check_header(header, bytes.size(), where, owner));
-  const std::array<uint8_t, 32> digest = sha256(bytes.first(bytes.size() - kDigestBytes));
-  if (std::memcmp(digest.data(), bytes.data() + bytes.size() - kDigestBytes, kDigestBytes) != 0)
-    return Error::bad_pack("{}: damaged: its checksum does not match", where);
-  FATHOM_TRY(check_owner(header, where, owner));
-
+  if (bytes < sizeof header + kDigestBytes)
+    return Error::bad_pack("{}: {} bytes, expected at least {}", where, bytes, sizeof header + kDigestBytes);
+  FATHOM_TRY(read(0, std::as_writable_bytes(std::span(&header, 1))));
+  FATHOM_TRY(check_header(header, bytes, where, owner));
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(&header, 1)));
   SavedState saved;
   saved.tokens.resize(header.tokens);
   saved.logits.resize(header.logits);
   saved.state.resize(header.state_bytes);
-  const std::byte* from = bytes.data() + sizeof header;
-  const auto take = [&](std::span<std::byte> to) {
-    if (!to.empty()) std::memcpy(to.data(), from, to.size());
-    from += to.size();
-  };
-  take(std::as_writable_bytes(std::span(saved.tokens)));
-  take(std::as_writable_bytes(std::span(saved.logits)));
-  take(saved.state);
+  uint64_t offset_bytes = sizeof header;
+  FATHOM_TRY(read_hashed(read, offset_bytes, std::as_writable_bytes(std::span(saved.tokens)), hash));
+  FATHOM_TRY(read_hashed(read, offset_bytes, std::as_writable_bytes(std::span(saved.logits)), hash));
+  FATHOM_TRY(read_hashed(read, offset_bytes, saved.state, hash));
+  std::array<uint8_t, kDigestBytes> digest;
+  FATHOM_TRY(read(offset_bytes, std::as_writable_bytes(std::span(digest))));
+  if (digest != hash.finish())
+    return Error::bad_pack("{}: damaged: its checksum does not match", where);
+  FATHOM_TRY(check_owner(header, where, owner));
   for (size_t position = 0; position < saved.tokens.size(); ++position) {
     const int32_t id = saved.tokens[position];
     if (id < 0 || id >= owner.vocab_size)
@@ -127,17 +116,63 @@ Result<SavedState> parse_saved_state(std::span<const std::byte> bytes, std::stri
   return saved;
 }
 
+}  // namespace
+
+SavedStateImage::SavedStateImage(const SavedStateOwner& owner, const SavedState& saved) : saved_(saved) {
+  static_assert(sizeof(Header) == kTokensOffset);
+  Header header{.magic = {},
+                .version = kVersion,
+                .numerics = numerics_id(owner.numerics),
+                .fingerprint = {},
+                .tokens = saved.tokens.size(),
+                .logits = saved.logits.size(),
+                .state_bytes = saved.state.size()};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::memcpy(header.fingerprint, owner.fingerprint.data(), owner.fingerprint.size());
+  std::memcpy(header_.data(), &header, sizeof header);
+  Sha256 hash;
+  const auto all = parts();
+  for (const std::span<const std::byte> part : std::span(all).first(4)) hash.update(part);
+  digest_ = hash.finish();
+}
+
+std::array<std::span<const std::byte>, 5> SavedStateImage::parts() const {
+  return {std::span<const std::byte>(header_), std::as_bytes(std::span(saved_.tokens)),
+          std::as_bytes(std::span(saved_.logits)), std::span<const std::byte>(saved_.state),
+          std::as_bytes(std::span(digest_))};
+}
+
+uint64_t SavedStateImage::bytes(const SavedState& saved) {
+  return sizeof(Header) + saved.bytes() + kDigestBytes;
+}
+
+Result<void> write_saved_state(const std::string& path, const SavedStateOwner& owner,
+                               const SavedState& saved) {
+  const SavedStateImage image(owner, saved);
+  return write_file_atomically(path, image.parts());
+}
+
+Result<SavedState> parse_saved_state(std::span<const std::byte> bytes, std::string_view where,
+                                     const SavedStateOwner& owner) {
+  const auto read = [bytes](uint64_t offset_bytes, std::span<std::byte> out) -> Result<void> {
+    if (!out.empty()) std::memcpy(out.data(), bytes.data() + offset_bytes, out.size());
+    return {};
+  };
+  return read_parts(read, bytes.size(), where, owner);
+}
+
+Result<SavedState> read_saved_state_at(const RandomAccessFile& file, uint64_t offset_bytes,
+                                       const SavedStateOwner& owner) {
+  const auto read = [&](uint64_t offset, std::span<std::byte> out) {
+    return file.read_at(offset_bytes + offset, out);
+  };
+  const uint64_t bytes = file.size_bytes() - std::min(offset_bytes, file.size_bytes());
+  return read_parts(read, bytes, file.path(), owner);
+}
+
 Result<SavedState> read_saved_state(const std::string& path, const SavedStateOwner& owner) {
   FATHOM_ASSIGN(const RandomAccessFile file, RandomAccessFile::open(path));
-  Header header;
-  if (file.size_bytes() < sizeof header + kDigestBytes)
-    return Error::bad_pack("{}: {} bytes, expected at least {}", path, file.size_bytes(),
-                           sizeof header + kDigestBytes);
-  FATHOM_TRY(file.read_at(0, std::as_writable_bytes(std::span(&header, 1))));
-  FATHOM_TRY(check_header(header, file.size_bytes(), path, owner));
-  std::vector<std::byte> bytes(file.size_bytes());
-  FATHOM_TRY(file.read_at(0, bytes));
-  return parse_saved_state(bytes, path, owner);
+  return read_saved_state_at(file, 0, owner);
 }
 
 }  // namespace fathom

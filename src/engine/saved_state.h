@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "ops/ops.h"
 
@@ -41,5 +42,25 @@ Result<SavedState> read_saved_state(const std::string& path, const SavedStateOwn
 /// The same from memory; `where` names it in errors.
 Result<SavedState> parse_saved_state(std::span<const std::byte> bytes, std::string_view where,
                                      const SavedStateOwner& owner);
+
+/// For formats that hold a saved state among other things: its bytes, in parts that point into `saved`, which
+/// must live longer.
+class SavedStateImage {
+ public:
+  SavedStateImage(const SavedStateOwner& owner, const SavedState& saved);
+  SavedStateImage(const SavedStateImage&) = delete;
+  SavedStateImage& operator=(const SavedStateImage&) = delete;
+  std::array<std::span<const std::byte>, 5> parts() const;
+  static uint64_t bytes(const SavedState& saved);
+  static constexpr uint64_t kTokensOffset = 72;  // where the token ids begin
+
+ private:
+  const SavedState& saved_;
+  std::array<std::byte, kTokensOffset> header_;
+  std::array<uint8_t, 32> digest_;
+};
+/// As read_saved_state(), from `offset_bytes` to the end of an open file.
+Result<SavedState> read_saved_state_at(const RandomAccessFile& file, uint64_t offset_bytes,
+                                       const SavedStateOwner& owner);
 
 }  // namespace fathom

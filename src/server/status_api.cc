@@ -114,22 +114,17 @@ Result<void> post_cancel(ServiceContext& context, const HttpRequest& http, const
 }
 
 Result<void> get_page(ServiceContext&, const HttpRequest& http, const Exchange& exchange) {
-  const std::string_view wanted = http.path == "/" ? std::string_view("/index.html") : std::string_view(http.path);
   for (const WebAsset& asset : web_assets()) {
-    if (asset.path != wanted) continue;
+    if (asset.path != http.path) continue;
     HttpResponse response{.status = 200, .headers = {}, .body = std::string(asset.bytes)};
     response.headers = {{"Content-Type", std::string(asset.content_type)},
-                        {"Content-Security-Policy", std::string(kContentSecurityPolicy)},
+                        {"Content-Security-Policy", std::string(kWebContentSecurityPolicy)},
                         {"Referrer-Policy", "no-referrer"},
                         {"Cache-Control", asset.immutable ? "public, max-age=31536000, immutable" : "no-cache"}};
     exchange->respond(std::move(response));
     return {};
   }
-  if (http.path != "/") return Error::not_found("there is nothing at {}", http.path);
-  exchange->respond({.status = 200,
-                     .headers = {{"Content-Type", "text/plain; charset=utf-8"}},
-                     .body = "Fathom serves its API here. It was built without the chat page, which needs npm.\n"});
-  return {};
+  return Error::not_found("there is nothing at {}", http.path);
 }
 
 }  // namespace fathom

@@ -1,4 +1,4 @@
-// The files of the chat page, which the build puts into the program.
+// Files of the chat page, part of the program. Without npm at build time there is one: a note that the page is missing.
 #pragma once
 
 #include <span>
@@ -7,18 +7,23 @@
 namespace fathom {
 
 struct WebAsset {
-  std::string_view path;          // "/index.html", "/assets/index-1a2b3c.js"
-  std::string_view content_type;
-  std::string_view bytes;
-  bool immutable = false;         // its name changes with its content
+  std::string_view path;          // of the request: "/" or "/assets/index-1a2b3c4d.js"
+  std::string_view content_type;  // with charset where there is one
+  std::string_view bytes;         // lives as long as the program
+  bool immutable;                 // the name changes with the content, so that browsers may keep it forever
 };
 
-/// Empty when the page was not built. Lives as long as the program.
+/// Sorted by path; "/" is always there. Any thread.
 std::span<const WebAsset> web_assets();
 
-/// The page loads nothing from elsewhere and runs no script but its own.
-inline constexpr std::string_view kContentSecurityPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// False if the program was built without the page.
+bool web_page_built();
+
+/// Value of the header content-security-policy, for every asset. Nothing inline, nothing from elsewhere, and HTML
+/// that reaches the document must have come out of the sanitiser (its policy is called dompurify).
+constexpr std::string_view kWebContentSecurityPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dompurify";
 
 }  // namespace fathom

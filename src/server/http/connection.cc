@@ -250,7 +250,7 @@ bool HttpConnection::is_preflight(const HttpRequest& request) const {
 }
 
 HttpTask<void> HttpConnection::serve(HttpHead head) {
-  const auto request = std::make_shared<HttpRequest>(std::move(head.request));
+  auto request = std::make_shared<HttpRequest>(std::move(head.request));
   request->peer = peer_;
   is_head_ = head.is_head;
   version_1_0_ = head.version_1_0;
@@ -284,7 +284,7 @@ HttpTask<void> HttpConnection::serve(HttpHead head) {
     const bool whole = co_await read_body(head, request->body);
     if (!whole) co_return;
   }
-  call_handler(request);
+  call_handler(std::move(request));  // who may let go of the body long before the answer is complete
   while (exchange_ && !closed_) {
     resume_reading();
     co_await wait(kNever);

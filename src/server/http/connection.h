@@ -34,7 +34,6 @@ struct HttpShared {
 
   // For the loop's thread.
   bool stopping = false;
-  int refusing = 0;                          // connections that are only told that there are too many
   std::unordered_set<HttpConnection*> all;
   std::list<HttpConnection*> idle;           // between requests; the longest idle first
   std::time_t date_time = 0;

@@ -16,16 +16,23 @@
 namespace fathom {
 namespace {
 
-constexpr int kRefusingMax = 64;
+constexpr int kRefusingMax = 64;          // connections at a time that are only told that there are too many
+constexpr rlim_t kDescriptorsKept = 256;  // for everything but connections
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-void raise_descriptor_limit() {
+/// As many descriptors as the program may have, and no more connections than they are enough for.
+void fit_descriptors(int& connections_max) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = limit.rlim_max;
   if (before != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
   log_info("open files: the limit is {}, was {}", limit.rlim_cur, before);
+  const rlim_t enough_for = limit.rlim_cur > 2 * kDescriptorsKept ? limit.rlim_cur - kDescriptorsKept
+                                                                  : limit.rlim_cur / 2;
+  if (static_cast<rlim_t>(connections_max) <= enough_for) return;
+  log_warning("connections: at most {} instead of {}, for the limit of open files", enough_for, connections_max);
+  connections_max = static_cast<int>(enough_for);
 }
 
 std::string describe(const asio::ip::tcp::endpoint& endpoint) {
@@ -134,10 +141,11 @@ void Server::spawn(HttpTask<void> task) {
 void Server::run() {
   for (HttpAcceptor& acceptor : acceptors_) spawn(accept_loop(acceptor));
   spawn(tick());
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Signals from outside are for the program's own threads.
+  sigset_t outside, before;
+  sigfillset(&outside);
+  for (int own_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&outside, own_fault);
+  pthread_sigmask(SIG_SETMASK, &outside, &before);
   thread_ = std::thread([loop = shared_->loop] { loop->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -158,12 +166,11 @@ HttpTask<void> Server::accept_loop(HttpAcceptor& acceptor) {
       admit(std::move(socket));
       continue;
     }
-    // Out of descriptors or memory: it would fail again at once, so wait, and free a place if there is one.
+    // Out of descriptors or memory: it would fail again at once.
     if (HttpClock::now() - warned_at_ > std::chrono::seconds(10)) {
       log_warning("accept: {}; {} connections are open", error.message(), shared_->connections.load());
       warned_at_ = HttpClock::now();
     }
-    close_longest_idle();
     co_await pause(kAcceptPause);
   }
 }
@@ -251,7 +258,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, HttpH
   if (!options.tls_certificate_path.empty()) {
     FATHOM_ASSIGN(tls, make_tls_context(options.tls_certificate_path, options.tls_key_path));
   }
-  raise_descriptor_limit();
+  fit_descriptors(options.connections_max);
   auto shared = std::make_shared<HttpShared>();
   shared->options = std::move(options);
   shared->handler = std::move(handler);

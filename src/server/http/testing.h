@@ -75,7 +75,8 @@ struct TestResponse {
 /// Moves bytes of a TestClient; TLS in its test.
 class TestClient {
  public:
-  explicit TestClient(uint16_t port, const char* address = "127.0.0.1");
+  /// Uses and owns `socket` if it is given.
+  explicit TestClient(uint16_t port, const char* address = "127.0.0.1", int socket = -1);
   virtual ~TestClient();
   TestClient(const TestClient&) = delete;
   TestClient& operator=(const TestClient&) = delete;

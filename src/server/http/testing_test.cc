@@ -89,7 +89,7 @@ bool TestResponse::has(std::string_view name) const {
   return false;
 }
 
-TestClient::TestClient(uint16_t port, const char* address) {
+TestClient::TestClient(uint16_t port, const char* address, int socket) : socket_(socket) {
   sockaddr_storage storage{};
   socklen_t size = 0;
   if (std::strchr(address, ':') != nullptr) {
@@ -105,7 +105,7 @@ TestClient::TestClient(uint16_t port, const char* address) {
     inet_pton(AF_INET, address, &to->sin_addr);
     size = sizeof *to;
   }
-  socket_ = ::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket_ < 0) socket_ = ::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval patience{.tv_sec = kTestPatience.count(), .tv_usec = 0};
   const int on = 1;
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

@@ -7,9 +7,13 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/generator.h"
+#include <gtest/gtest.h>
+
+#include "cpu/backend.h"
+#include "engine/scheduler.h"
+#include "engine/session.h"
 #include "model/model.h"
-#include "ops/reference/backend.h"
+
 
 namespace fathom {
 
@@ -126,14 +130,69 @@ class Recorder : public GenerationSink {
   int finishes_ = 0;
 };
 
-inline GenerationRequest request(Ids prompt, std::shared_ptr<GenerationSink> sink, int64_t max_tokens,
-                                 SamplerOptions sampling = {.temperature = 0}) {
+inline GenerationRequest request(Ids prompt, int64_t max_tokens, SamplerOptions sampling = {.temperature = 0}) {
   GenerationRequest made;
   made.prompt = std::move(prompt);
   made.max_tokens = max_tokens;
   made.sampling = std::move(sampling);
-  made.sink = std::move(sink);
   return made;
 }
+
+/// Holds the engine's thread until the test says go.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+};
+
+class SchedulerFixture : public testing::Test {
+ protected:
+  std::unique_ptr<Scheduler> make(const SchedulerOptions& options) {
+    return unwrap(Scheduler::make(*model_, options));
+  }
+  static SchedulerOptions options(int slots = 4) {
+    return {.slots = slots, .context_tokens = 110, .queue_limit = 64, .chunk_rows_min = 2,
+            .branch_gap_tokens = 4, .keep_tokens_min = 4, .share_tokens_min = 12};
+  }
+  static GenerationId submit_id(Scheduler& scheduler, GenerationRequest made, std::shared_ptr<Recorder> sink) {
+    made.sink = std::move(sink);
+    return unwrap(scheduler.submit(std::move(made)));
+  }
+  static std::shared_ptr<Recorder> submit(Scheduler& scheduler, GenerationRequest made,
+                                          std::shared_ptr<Recorder> sink = std::make_shared<Recorder>()) {
+    submit_id(scheduler, std::move(made), sink);
+    return sink;
+  }
+  /// What a session says, one token at a time.
+  Ids session_answer(const Ids& prompt, size_t count, SamplerOptions sampling) {
+    auto session = unwrap(Session::make(*session_model_, {.context_tokens = 114}));
+    unwrap(session->sync(prompt));
+    sampling.prompt_tokens = static_cast<int64_t>(prompt.size());
+    auto sampler = unwrap(Sampler::make(sampling, model_->config().vocab_size));
+    Ids all = prompt;
+    while (all.size() < prompt.size() + count) {
+      if (all.size() > prompt.size()) unwrap(session->eval(all.back()));
+      all.push_back(unwrap(sampler.sample(unwrap(session->logits()), all)));
+    }
+    return Ids(all.begin() + static_cast<ptrdiff_t>(prompt.size()), all.end());
+  }
+
+  std::unique_ptr<Backend> backend_ = unwrap(make_cpu_backend({.thread_count = 2}));
+  std::unique_ptr<Model> model_ = load_model(*backend_);  // while a scheduler lives, its own
+  std::unique_ptr<Backend> session_backend_ = unwrap(make_cpu_backend({.thread_count = 1}));
+  std::unique_ptr<Model> session_model_ = load_model(*session_backend_);
+};
 
 }  // namespace fathom
