@@ -44,7 +44,8 @@ Json arguments_object(const std::string& arguments);
 /// Tokens on their way into a stream: told with the first event after them, since not every token brings one.
 class TokenNotes {
  public:
-  TokenNotes(const GenerationFields& fields, const Tokenizer& tokenizer) : fields_(fields), tokenizer_(tokenizer) {}
+  TokenNotes(const GenerationFields& fields, const Tokenizer& tokenizer)
+      : fields_(fields), tokenizer_(tokenizer) {}
   void add(const AnswerToken& token);
   bool empty() const { return waiting_.empty(); }
   /// Their ids as an array; null if nobody asked for ids.

@@ -91,7 +91,8 @@ Result<Json> read_search_result(const Fields& block) {
   FATHOM_ASSIGN(const std::string source, required_text(block, "source"));
   FATHOM_ASSIGN(const std::string title, required_text(block, "title"));
   const Json* content = block.find("content");
-  if (content == nullptr) return Error::invalid("{}: expected text blocks, found nothing", block.path_of("content"));
+  if (content == nullptr)
+    return Error::invalid("{}: expected text blocks, found nothing", block.path_of("content"));
   FATHOM_ASSIGN(const std::string text, texts_of(*content, block.path_of("content")));
   return text_block(title + "\n" + source + "\n\n" + text);
 }

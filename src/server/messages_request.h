@@ -1,6 +1,7 @@
 // Requests of the messages API, converted to the shape of the chat API; docs/serve_messages.md.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

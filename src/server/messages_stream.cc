@@ -41,7 +41,8 @@ void MessageBlocks::take(const ChatEvent& event) {
   switch (event.kind) {
     case ChatEventKind::kReasoning:
       if (event.text.empty()) return;
-      if (open_ != Kind::kThinking) open(Kind::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
+      if (open_ != Kind::kThinking)
+        open(Kind::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
       text_ += event.text;
       if (shows_thinking_) delta({{"type", "thinking_delta"}, {"thinking", event.text}});
       return;

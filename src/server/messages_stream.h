@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "server/answer.h"
@@ -16,7 +17,7 @@ class MessageBlocks {
   /// Gets events in order; `type` names each.
   using Emit = std::function<void(Json event)>;
 
-  /// `call_prefix`: of the ids of tool_use blocks. shows_thinking: otherwise thinking blocks have a signature only.
+  /// `call_prefix`: of the ids of tool_use blocks. Unless it shows thinking, its blocks have a signature only.
   MessageBlocks(std::string call_prefix, bool shows_thinking, Emit emit)
       : call_prefix_(std::move(call_prefix)), shows_thinking_(shows_thinking), emit_(std::move(emit)) {}
 

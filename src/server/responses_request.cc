@@ -88,8 +88,8 @@ Result<void> InputReader::read_message(const Fields& item) {
   std::string text;
   for (size_t index = 0; !is_user && index < blocks.size(); ++index) {
     if (blocks[index]["type"] != "text")
-      return wrong_json(fmt::format("{}[{}].type", item.path_of("content"), index), "text in a message of this role",
-                        Json("input_image"));
+      return wrong_json(fmt::format("{}[{}].type", item.path_of("content"), index),
+                        "text in a message of this role", Json("input_image"));
     text += blocks[index]["text"].get<std::string>();
   }
   if (is_user) messages_.push_back({{"role", "user"}, {"content", std::move(blocks)}});
@@ -195,7 +195,8 @@ Json with_instructions(const Json& messages, const std::string& instructions) {
 Result<void> refuse_what_cannot_be(const Fields& request, std::vector<std::string>& ignored) {
   FATHOM_ASSIGN(const auto background, request.boolean("background"));
   if (background && *background)
-    return Error::unsupported("background: expected false, since answers end with their connection here, found true");
+    return Error::unsupported(
+        "background: expected false, since answers end with their connection here, found true");
   if (request.find("conversation") != nullptr)
     return Error::unsupported("conversation: there are none here; previous_response_id continues a response");
   if (request.find("prompt") != nullptr)

@@ -60,7 +60,8 @@ void ResponseOutput::take(const ChatEvent& event, Json logprobs) {
     case ChatEventKind::kReasoning:
       if (event.text.empty()) return;
       if (open_ != Kind::kReasoning) {
-        open(Kind::kReasoning, "rs", {{"type", "reasoning"}, {"summary", Json::array()}, {"content", Json::array()}});
+        open(Kind::kReasoning, "rs",
+             {{"type", "reasoning"}, {"summary", Json::array()}, {"content", Json::array()}});
         open_part(part());
       }
       return add_text(event, "response.reasoning_text.delta", {});

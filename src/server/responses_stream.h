@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ class ResponseOutput {
   /// Gets events in order, without their sequence numbers; `type` names each.
   using Emit = std::function<void(Json event)>;
 
-  ResponseOutput(ResponseOutputOptions options, Emit emit) : options_(std::move(options)), emit_(std::move(emit)) {}
+  ResponseOutput(ResponseOutputOptions options, Emit emit)
+      : options_(std::move(options)), emit_(std::move(emit)) {}
 
   /// `logprobs`: of the tokens that an event of content tells.
   void take(const ChatEvent& event, Json logprobs);

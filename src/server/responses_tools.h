@@ -1,6 +1,7 @@
 // The tools of the responses API as tools of the chat API.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
