@@ -220,9 +220,10 @@ TEST(HttpParser, DecodesPaths) {
   EXPECT_EQ(decode_http_path("/%ED%95%9c%2Fb"), "/\xED\x95\x9C/b");
   EXPECT_EQ(decode_http_path("//a..b/.c/..."), "//a..b/.c/...");
   EXPECT_EQ(decode_http_path("/%25%32%65"), "/%2e");  // once, not twice
-  for (const char* wrong : {"/%", "/%4", "/%4g", "/%-1", "/%00", "/%0a", "/%7f", "/\\", "/%5c", "/..", "/../a", "/a/..",
-                            "/%2e%2E/a", "/.", "/a/./b", "/%2e", "/..%2fa", "/%C3", "/%C3%28", "/%C0%AF", "/%ED%A0%80",
-                            "/%F4%90%80%80", "/%F0%80%80%80", "/%E0%80%80", "/%FF"})
+  for (const char* wrong :
+       {"/%", "/%4", "/%4g", "/%-1", "/%00", "/%0a", "/%7f", "/\\", "/%5c", "/..", "/../a", "/a/..", "/%2e%2E/a",
+        "/.", "/a/./b", "/%2e", "/..%2fa", "/%C3", "/%C3%28", "/%C0%AF", "/%ED%A0%80", "/%F4%90%80%80",
+        "/%F0%80%80%80", "/%E0%80%80", "/%FF"})
     EXPECT_EQ(decode_http_path(wrong), std::nullopt) << wrong;
 }
 

@@ -91,14 +91,16 @@ TEST(HttpServer, HoldsBackAPipelineThatReadsNothing) {
   std::thread sender([&] {
     for (int index = 0; index < kRequests; ++index) client.send(test_post("/", body));
   });
-  for (int index = 0; index < kRequests; ++index) ASSERT_EQ(client.receive().body.size(), body.size() + 7) << index;
+  for (int index = 0; index < kRequests; ++index)
+    ASSERT_EQ(client.receive().body.size(), body.size() + 7) << index;
   sender.join();
 }
 
 TEST(HttpServer, TakesARequestInPiecesOfAnySize) {
   TestServer server;
   const std::string request =
-      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e\r\nde\r\n0\r\nT: u\r\n\r\n";
+      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n2;e\r\nde\r\n0\r\nT: u\r\n\r\n";
   TestClient client(server.port());
   for (size_t cut = 1; cut < request.size(); ++cut) {
     client.send(request.substr(0, cut));

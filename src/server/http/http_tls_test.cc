@@ -32,8 +32,8 @@ struct Certificate {
     X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
     X509_set_pubkey(x509, pair);
     X509_NAME* subject = X509_get_subject_name(x509);
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1,
-                               -1, 0);
+    const auto* name_bytes = reinterpret_cast<const unsigned char*>("localhost");
+    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, name_bytes, -1, -1, 0);
     X509_set_issuer_name(x509, subject);
     X509_sign(x509, pair, EVP_sha256());
     if (FILE* file = std::fopen(certificate.c_str(), "w")) {
