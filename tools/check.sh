@@ -27,7 +27,7 @@ ctest --test-dir build --output-on-failure -j "$jobs" --timeout 1500
 stage "clang 19: build without warnings, with address and undefined behaviour checks; parsers' fuzz targets"
 cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19 \
   -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON \
-  -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON >/dev/null
+  -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON -DFATHOM_WEB=OFF >/dev/null
 # The quick run builds what faces files and users; programs and pack tools are left to the full one.
 checked="base tensor format model text cpu engine capi damaged_weights c_api"
 if [ "$mode" = quick ]; then
@@ -69,7 +69,8 @@ if [ "$(uname -m)" = x86_64 ]; then
   $qemu build/bin/fathom run --threads 1 -n 8 --temp 0 "Once upon a time" >/dev/null
 
   stage "64-bit ARM: cross-compiled without warnings, tests emulated"
-  cmake -G Ninja -S . -B build/arm64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DFATHOM_WERROR=ON >/dev/null
+  cmake -G Ninja -S . -B build/arm64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DFATHOM_WERROR=ON \
+    -DFATHOM_WEB=OFF >/dev/null
   qemu=qemu-aarch64
   if [ "$mode" = quick ]; then
     ninja -C build/arm64 base_test tensor_test cpu_test golden_test fathom

@@ -22,7 +22,8 @@ inline SavedState state_of(std::vector<int32_t> tokens, bool with_logits, size_t
   for (size_t at = 0; at < state_bytes; ++at)
     saved.state.push_back(static_cast<std::byte>(digest[at % digest.size()] + at / digest.size()));
   if (with_logits)
-    for (size_t at = 0; at < 1000; ++at) saved.logits.push_back(static_cast<float>(digest[at % digest.size()]) + 0.5f);
+    for (size_t at = 0; at < 1000; ++at)
+      saved.logits.push_back(static_cast<float>(digest[at % digest.size()]) + 0.5f);
   return saved;
 }
 

@@ -28,6 +28,8 @@ struct Job {
   std::vector<double> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top;
 
+  std::shared_ptr<void> disk_protection;  // what it may need is not evicted while it waits
+
   GenerationClock::time_point submitted, first_step, prefill_end, last_token;
   bool has_begun = false;
 

@@ -45,11 +45,12 @@ bool LoopGuard::compare() {
   for (size_t first = 0; first < periods_; first += kLanes) {
     int32_t* agreeing = agreeing_.data() + first;
     const int32_t* wanted = wanted_.data() + first;
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const int32_t now = before[first + lane] == id ? agreeing[lane] + 1 : 0;
-      agreeing[lane] = now;
-      reached[lane] |= now >= wanted[lane] ? 1 : 0;
-    }
+    // Into an array of its own, and without branches, or the compiler makes no vectors of it.
+    int32_t now[kLanes];
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      now[lane] = (agreeing[lane] + 1) & -static_cast<int32_t>(before[first + lane] == id);
+    for (size_t lane = 0; lane < kLanes; ++lane) reached[lane] |= static_cast<int32_t>(now[lane] >= wanted[lane]);
+    std::copy_n(now, kLanes, agreeing);
   }
   return std::any_of(reached, reached + kLanes, [](int32_t lane) { return lane != 0; });
 }

@@ -97,7 +97,8 @@ TEST(LoopGuard, PeriodsUpToTheLongest) {
 TEST(LoopGuard, CountsOnWhileTheLoopLastsAndNoFurther) {
   const Ids loop = times(piece(1, 20), 7);
   const Ids half = piece(1, 10);
-  const Ids answer = joined(joined(joined(joined(piece(500, 9), loop), half), piece(700, 5)), times(piece(1, 20), 50));
+  Ids answer = joined(joined(piece(500, 9), loop), half);
+  answer = joined(joined(answer, piece(700, 5)), times(piece(1, 20), 50));
   expect_equal(report_of(answer), {.found = true, .period_tokens = 20, .repeats = 7, .first_token = 9});
 }
 
@@ -169,7 +170,8 @@ TEST(LoopGuard, AgreesWithItsDefinitionFarIntoAnAnswer) {
   for (const int32_t period : {1, 33, 64}) {
     Ids ids(5000);
     for (int32_t& id : ids) id = static_cast<int32_t>(random() % 50);
-    for (size_t at = 4000 + static_cast<size_t>(period); at < 4600; ++at) ids[at] = ids[at - static_cast<size_t>(period)];
+    const auto distance = static_cast<size_t>(period);
+    for (size_t at = 4000 + distance; at < 4600; ++at) ids[at] = ids[at - distance];
     expect_equal(report_of(ids, options), by_definition(ids, options));
     EXPECT_EQ(report_of(ids, options).period_tokens, period);
   }

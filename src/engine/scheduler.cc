@@ -131,6 +131,12 @@ void Scheduler::Impl::start() {
                          const std::lock_guard lock(mutex);
                          --queued;
                          ++running;
+                       },
+                   .wake =
+                       [this] {
+                         const std::lock_guard lock(mutex);
+                         has_news = true;
+                         wake.notify_one();
                        }});
   publish();
   thread = std::thread([this] { run(); });
@@ -163,6 +169,8 @@ void Scheduler::Impl::run() {
       wake.wait_until(lock, until, is_awake);
     }
   }
+  core->save_slots();
+  publish();
 }
 
 void Scheduler::shutdown(GenerationClock::time_point deadline) {
@@ -178,9 +186,8 @@ void Scheduler::shutdown(GenerationClock::time_point deadline) {
 }
 
 Result<std::unique_ptr<Scheduler>> Scheduler::make(Model& model, const SchedulerOptions& options, DiskCache* disk) {
-  (void)disk;
   auto impl = std::make_unique<Impl>(model, options);
-  FATHOM_ASSIGN(impl->core, SchedulerCore::make(model, options));
+  FATHOM_ASSIGN(impl->core, SchedulerCore::make(model, options, disk));
   impl->start();
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
 }

@@ -29,6 +29,7 @@ struct SchedulerOptions {
   /// A request waits for another that is evaluating the same prefix if that spares at least so many tokens.
   int64_t share_tokens_min = 1024;
   int64_t disk_tokens_min = 1024;          // states that spare fewer are neither written to disk nor read from it
+  int64_t disk_flush_ms = 10'000;          // at shutdown, for what still waits to be written
 };
 
 class Scheduler final : public Generator {

@@ -25,21 +25,28 @@ Result<void> check_options(const Model& model, const SchedulerOptions& options) 
 
 }  // namespace
 
-SchedulerCore::SchedulerCore(Model& model, const SchedulerOptions& options)
+SchedulerCore::SchedulerCore(Model& model, const SchedulerOptions& options, DiskCache* disk)
     : model_(model),
       options_(options),
       encoder_units_(model.options().ced == CedMode::kOff ? model.config().num_layers
                                                           : std::max(1, model.config().encoder_layers())),
       all_units_(model.config().num_layers),
       cache_(model.state_shape(), options.cache_bytes),
+      disk_(disk),
       shared_budget_(options.step_target_us, options.chunk_rows_min * all_units_,
                      model.options().step_rows * all_units_, kSharedRowsStart * encoder_units_),
       alone_budget_(options.alone_target_us, options.chunk_rows_min * all_units_,
                     model.options().step_rows * all_units_, kAloneRowsStart * encoder_units_) {}
 
-Result<std::unique_ptr<SchedulerCore>> SchedulerCore::make(Model& model, const SchedulerOptions& options) {
+void SchedulerCore::set_hooks(Hooks hooks) {
+  hooks_ = std::move(hooks);
+  if (disk_ != nullptr) loader_ = std::make_unique<DiskLoader>(*disk_, hooks_.wake);
+}
+
+Result<std::unique_ptr<SchedulerCore>> SchedulerCore::make(Model& model, const SchedulerOptions& options,
+                                                           DiskCache* disk) {
   FATHOM_TRY(check_options(model, options));
-  std::unique_ptr<SchedulerCore> core(new SchedulerCore(model, options));
+  std::unique_ptr<SchedulerCore> core(new SchedulerCore(model, options, disk));
   core->slots_.resize(static_cast<size_t>(options.slots));
   for (Slot& slot : core->slots_) {
     slot.index = static_cast<int>(&slot - core->slots_.data());
@@ -55,11 +62,15 @@ int SchedulerCore::running() const {
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.job != nullptr; }));
 }
 
-void SchedulerCore::enqueue(std::shared_ptr<Job> job) { waiting_.push_back(std::move(job)); }
+void SchedulerCore::enqueue(std::shared_ptr<Job> job) {
+  if (disk_ != nullptr && job->may_reuse()) job->disk_protection = disk_->protect(job->tokens);
+  waiting_.push_back(std::move(job));
+}
 
 bool SchedulerCore::round() {
   end_overdue();
   begin_followers();
+  begin_loaded();
   admit();
   plan();
   if (planned_.empty()) return false;
@@ -109,10 +120,13 @@ void SchedulerCore::release(Slot& slot, FinishCause cause, const Error& error) {
   slot.job = nullptr;
   slot.decodes = false;
   slot.leader = 0;
+  if (slot.is_loading) loader_->forget(job->id);
+  slot.is_loading = false;
   slot.stops.clear();
   slot.last_used = ++clock_;
   if (slot.has_begun)
     slot.tokens.assign(job->tokens.begin(), job->tokens.begin() + static_cast<ptrdiff_t>(slot.position()));
+  if (slot.has_begun) slot.is_worth_saving = job->may_keep();
   if (slot.has_begun && job->may_keep()) keep(slot, {});
   slot.has_begun = false;
   finish(*job, cause, error, true);
@@ -128,6 +142,7 @@ void SchedulerCore::finish(Job& job, FinishCause cause, const Error& error, bool
   statistics_.prefill_us += finish.usage.prefill_us;
   statistics_.decode_us += finish.usage.decode_us;
   if (finish.loop.found) ++statistics_.loops_seen;
+  job.disk_protection.reset();
   hooks_.ended(job, was_running);
   hooks_.publish();
   job.request.sink->on_finish(finish);
@@ -141,7 +156,8 @@ void SchedulerCore::admit() {
     const std::shared_ptr<Job> job = waiting_.front();
     Slot* slot = choose(*job);
     if (slot == nullptr) return;  // all are busy
-    const int64_t reused = job->may_reuse() ? std::max(reuse_of(*slot, *job), cache_.find(job->tokens).reused_tokens) : 0;
+    const int64_t reused =
+        job->may_reuse() ? std::max(reuse_of(*slot, *job), cache_.find(job->tokens).reused_tokens) : 0;
     const Leader leader = find_leader(*job, reused);
     waiting_.pop_front();
     slot->job = job;
@@ -150,7 +166,7 @@ void SchedulerCore::admit() {
     hooks_.admitted(*job);
     slot->leader = leader.slot != nullptr ? leader.slot->job->id : 0;
     if (leader.slot == nullptr) {
-      begin(*slot);
+      if (!start_load(*slot, reused)) begin(*slot);
       continue;
     }
     slot->leader_slot = leader.slot->index;
@@ -201,14 +217,16 @@ Slot* SchedulerCore::choose(const Job& job) {
 }
 
 // The job takes over the slot's state, with as much of its prompt as can be had.
-void SchedulerCore::begin(Slot& slot) {
+void SchedulerCore::begin(Slot& slot, std::unique_ptr<DiskLoader::Loaded> loaded) {
   Job& job = *slot.job;
   slot.has_begun = true;
   slot.leader = 0;
   slot.decodes = false;
   slot.announced_rows = 0;
   job.prepare(model_.config().vocab_size);
-  reuse(slot, true);
+  reuse(slot, true, loaded.get());
+  loaded.reset();
+  job.disk_protection.reset();
   job.cached_tokens = slot.position();
   slot.tokens.clear();
   place_stops(slot);
@@ -245,6 +263,14 @@ void SchedulerCore::describe(GeneratorStatus& status) const {
   status.statistics.cache_bytes = cache.bytes;
   status.statistics.cache_bytes_max = cache.bytes_max;
   status.statistics.cache_evictions = cache.evictions;
+  if (disk_ == nullptr) return;
+  const DiskCacheStatistics disk = disk_->statistics();
+  status.statistics.disk_entries = disk.entries;
+  status.statistics.disk_bytes = disk.bytes;
+  status.statistics.disk_bytes_max = disk.bytes_max;
+  status.statistics.disk_hits = disk.hits;
+  status.statistics.disk_writes = disk.writes;
+  status.statistics.disk_dropped = disk.dropped;
 }
 
 }  // namespace fathom

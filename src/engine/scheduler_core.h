@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/disk_loader.h"
 #include "engine/job.h"
 #include "engine/prefix_cache.h"
 #include "engine/scheduler.h"
@@ -21,12 +22,14 @@ struct Slot {
   bool has_logits = false;
   std::vector<int32_t> tokens;   // evaluated; while `has_begun`, job->tokens says it
   uint64_t last_used = 0;        // of the core's clock
+  bool is_worth_saving = false;  // its last request allows that it is kept
 
   std::shared_ptr<Job> job;      // null: idle
   bool has_begun = false;        // the job owns the state; false while it waits for another or for the disk
   GenerationId leader = 0;       // job that evaluates the same prefix; this one goes on from there
   int leader_slot = 0;
   int64_t leader_tokens = 0;     // how far
+  bool is_loading = false;       // from disk
   bool decodes = false;          // all but the newest token is evaluated
   std::vector<int64_t> stops;    // positions inside the prompt at which the state is kept, ascending
   int64_t announced_rows = 0;    // of the next chunk, as the Engram reader was told
@@ -41,11 +44,14 @@ class SchedulerCore {
     std::function<void()> publish;             // status has changed
     std::function<void(const Job&, bool was_running)> ended;  // before the sink hears of it
     std::function<void(const Job&)> admitted;
+    std::function<void()> wake;                // from any thread: round() has something to do
   };
 
-  static Result<std::unique_ptr<SchedulerCore>> make(Model& model, const SchedulerOptions& options);
+  static Result<std::unique_ptr<SchedulerCore>> make(Model& model, const SchedulerOptions& options,
+                                                     DiskCache* disk);
 
-  void set_hooks(Hooks hooks) { hooks_ = std::move(hooks); }
+  /// Before anything else.
+  void set_hooks(Hooks hooks);
   void enqueue(std::shared_ptr<Job> job);
   bool has_work() const { return !waiting_.empty() || running() > 0; }
   /// Ends what is over, gives slots to those who wait, and runs a step. False: nothing could run.
@@ -55,6 +61,8 @@ class SchedulerCore {
   /// The earliest moment at which a request ends by itself.
   GenerationClock::time_point next_deadline() const;
   void describe(GeneratorStatus& status) const;
+  /// Hands what the slots hold to the disk cache and waits for it to be written. When nothing runs any more.
+  void save_slots();
 
  private:
   struct Planned {
@@ -70,7 +78,7 @@ class SchedulerCore {
     int64_t tokens = 0;
   };
 
-  SchedulerCore(Model& model, const SchedulerOptions& options);
+  SchedulerCore(Model& model, const SchedulerOptions& options, DiskCache* disk);
   int running() const;
 
   // scheduler_core.cc: requests come and go.
@@ -80,17 +88,21 @@ class SchedulerCore {
   Slot* choose(const Job& job);
   int64_t reuse_of(const Slot& slot, const Job& job) const;
   bool is_wanted(const Slot& slot) const;
-  void begin(Slot& slot);
-  void reuse(Slot& slot, bool from_slot);
+  void begin(Slot& slot, std::unique_ptr<DiskLoader::Loaded> loaded = nullptr);
   void release(Slot& slot, FinishCause cause, const Error& error = {});
   void finish(Job& job, FinishCause cause, const Error& error, bool was_running);
 
   // scheduler_reuse.cc: what was evaluated before.
+  void reuse(Slot& slot, bool from_slot, const DiskLoader::Loaded* loaded);
+  bool restore_loaded(Slot& slot, const DiskLoader::Loaded& loaded);
+  bool start_load(Slot& slot, int64_t reused_tokens);
+  void begin_loaded();
   Leader find_leader(const Job& job, int64_t reused_tokens);
   void begin_followers();
   bool still_leads(const Slot& follower) const;
   void place_stops(Slot& slot) const;
   void keep(Slot& slot, std::span<const float> logits);
+  std::optional<DiskCachePut> keep_on_disk(Slot& slot, std::span<const float> logits, int64_t spared_min);
 
   // scheduler_step.cc: what runs, and what comes of it.
   void plan();
@@ -112,6 +124,8 @@ class SchedulerCore {
   Hooks hooks_;
   GeneratorStatistics statistics_;
   PrefixCache cache_;
+  DiskCache* const disk_;  // may be null
+  std::unique_ptr<DiskLoader> loader_;
   std::deque<std::shared_ptr<Job>> waiting_;
   std::vector<Slot> slots_;
   std::vector<Planned> planned_;

@@ -5,13 +5,27 @@
 #include "engine/scheduler_core.h"
 
 namespace fathom {
+namespace {
+
+// Of a state's tokens at least this part must be new for it to be written while requests run.
+constexpr int64_t kDiskShare = 16;
+
+}  // namespace
 
 // Leaves in the slot as much of its job's tokens as can be had; `from_slot`: what it holds may serve.
-void SchedulerCore::reuse(Slot& slot, bool from_slot) {
+void SchedulerCore::reuse(Slot& slot, bool from_slot, const DiskLoader::Loaded* loaded) {
   const Job& job = *slot.job;
   const bool may_reuse = job.request.reuse_prefix && !job.wants_prompt_logprobs();
   const int64_t here = may_reuse && from_slot ? reuse_of(slot, job) : 0;
   const PrefixCache::Match match = may_reuse ? cache_.find(job.tokens) : PrefixCache::Match{};
+  if (loaded != nullptr && loaded->match.reused_tokens > std::max(here, match.reused_tokens)) {
+    if (restore_loaded(slot, *loaded)) return;
+    slot.state->reset();
+    slot.has_logits = false;
+    slot.tokens.clear();
+    reuse(slot, false, nullptr);
+    return;
+  }
   if (match.reused_tokens > here) {
     const Result<bool> restored = cache_.restore(match, *slot.state, slot.logits);
     slot.has_logits = restored.ok() && *restored;
@@ -24,6 +38,84 @@ void SchedulerCore::reuse(Slot& slot, bool from_slot) {
   if (here == slot.position() && here > 0) return;
   slot.has_logits = false;
   if (here == 0 || !slot.state->rewind(here).ok()) slot.state->reset();
+}
+
+// ---- The disk ----
+
+// The request waits in its slot until the state is there. False: there is none that is worth it.
+bool SchedulerCore::start_load(Slot& slot, int64_t reused_tokens) {
+  const Job& job = *slot.job;
+  if (disk_ == nullptr || !job.may_reuse()) return false;
+  const std::optional<DiskCacheMatch> match = disk_->find(job.tokens);
+  if (!match || match->reused_tokens - reused_tokens < options_.disk_tokens_min) {
+    if (reused_tokens > 0) disk_->note_use(std::span(job.tokens).first(static_cast<size_t>(reused_tokens)));
+    return false;
+  }
+  slot.is_loading = true;
+  loader_->start(job.id, *match, job.tokens);
+  return true;
+}
+
+void SchedulerCore::begin_loaded() {
+  if (disk_ == nullptr) return;
+  for (Slot& slot : slots_) {
+    if (!slot.is_loading) continue;
+    std::optional<std::unique_ptr<DiskLoader::Loaded>> loaded = loader_->take(slot.job->id);
+    if (!loaded) continue;
+    slot.is_loading = false;
+    begin(slot, std::move(*loaded));
+  }
+}
+
+bool SchedulerCore::restore_loaded(Slot& slot, const DiskLoader::Loaded& loaded) {
+  const SavedState& saved = loaded.saved;
+  const auto held = static_cast<int64_t>(saved.tokens.size());
+  slot.has_logits = false;
+  Result<void> restored = slot.state->restore(saved.state);
+  if (restored.ok() && slot.position() != held)
+    restored = Error::bad_pack("{} tokens, but its state is at position {}", held, slot.position());
+  if (restored.ok() && loaded.match.reused_tokens < held) restored = slot.state->rewind(loaded.match.reused_tokens);
+  if (!restored.ok()) {
+    disk_->drop(loaded.match.key, restored.error().message);
+    return false;
+  }
+  slot.has_logits = slot.position() == held && saved.logits.size() == slot.logits.size();
+  if (slot.has_logits) slot.logits = saved.logits;
+  keep(slot, slot.has_logits ? std::span<const float>(slot.logits) : std::span<const float>());
+  return true;
+}
+
+// A long state takes long to write, so the longer it is the more it must spare.
+std::optional<DiskCachePut> SchedulerCore::keep_on_disk(Slot& slot, std::span<const float> logits,
+                                                        int64_t spared_min) {
+  if (disk_ == nullptr || slot.state->decoder_pending() || slot.position() < spared_min) return std::nullopt;
+  const std::span<const int32_t> all = slot.job != nullptr ? slot.job->tokens : slot.tokens;
+  const std::span<const int32_t> tokens = all.first(static_cast<size_t>(slot.position()));
+  const std::optional<DiskCacheMatch> there = disk_->find(tokens);
+  if (there && slot.position() - there->reused_tokens < spared_min) return std::nullopt;
+  SavedState saved{.tokens = {tokens.begin(), tokens.end()}, .logits = {logits.begin(), logits.end()}, .state = {}};
+  Result<std::vector<std::byte>> bytes = slot.state->serialise();
+  if (!bytes.ok()) return std::nullopt;
+  saved.state = std::move(bytes).value();
+  return disk_->put(std::move(saved));
+}
+
+void SchedulerCore::save_slots() {
+  if (disk_ == nullptr) return;
+  const GenerationClock::time_point end = GenerationClock::now() + std::chrono::milliseconds(options_.disk_flush_ms);
+  const auto left_ms = [&] {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - GenerationClock::now());
+    return std::max<int64_t>(0, left.count());
+  };
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr || !slot.is_worth_saving) continue;
+    const auto put = keep_on_disk(slot, {}, options_.disk_tokens_min);
+    if (put != DiskCachePut::kQueueFull) continue;
+    disk_->flush(left_ms());
+    keep_on_disk(slot, {}, options_.disk_tokens_min);
+  }
+  if (!disk_->flush(left_ms()))
+    log_warning("not all states were written to disk within {} ms", options_.disk_flush_ms);
 }
 
 // ---- Prompts that come together ----
@@ -93,7 +185,9 @@ void SchedulerCore::place_stops(Slot& slot) const {
 }
 
 void SchedulerCore::keep(Slot& slot, std::span<const float> logits) {
-  if (options_.cache_bytes == 0 || slot.state->decoder_pending() || slot.position() == 0) return;
+  if (slot.state->decoder_pending() || slot.position() == 0) return;
+  keep_on_disk(slot, logits, std::max(options_.disk_tokens_min, slot.position() / kDiskShare));
+  if (options_.cache_bytes == 0) return;
   const std::span<const int32_t> all = slot.job != nullptr ? slot.job->tokens : slot.tokens;
   const std::span<const int32_t> tokens = all.first(static_cast<size_t>(slot.position()));
   const int64_t spared = slot.position() - cache_.kept_tokens(tokens);

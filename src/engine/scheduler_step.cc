@@ -247,7 +247,7 @@ void SchedulerCore::failed(Error error) {
     job.is_alone = true;
     job.prompt_logprobs.clear();
     job.prompt_top.clear();
-    if (!job.wants_prompt_logprobs()) reuse(slot, false);
+    if (!job.wants_prompt_logprobs()) reuse(slot, false, nullptr);
   }
 }
 

@@ -10,7 +10,7 @@ using Kind = GbnfNode::Kind;
 using Edge = NfaEdge::Kind;
 
 // A rule is written out where it is used when that makes masks cheap (a character, white space) and stays small.
-constexpr int64_t kInlineFinite = 32;   // states of a rule without loops
+constexpr int64_t kInlineFinite = 40;   // states of a rule without loops
 constexpr int64_t kInlineLooping = 12;  // of one with loops
 constexpr int64_t kInlineOnce = 2000;   // of one that is used once
 constexpr int kInlineDepth = 8;
@@ -123,13 +123,15 @@ class Facts {
   Shape shape_of(int32_t id) const {
     constexpr int64_t kMuch = 1'000'000'000;
     const GbnfNode& it = node(id);
-    Shape shape{1, false, 0};
+    Shape shape;
     switch (it.kind) {
       case Kind::kBytes: shape.states = static_cast<int64_t>(it.bytes.size()); break;
       case Kind::kClass: shape.states = it.ranges.back().last < 0x80 ? 1 : 8; break;
       case Kind::kRule:
+        shape.states = 1;
         if (facts_[static_cast<size_t>(it.id)].inlined) shape = shapes_[static_cast<size_t>(it.id)];
         break;
+      case Kind::kToken: case Kind::kOtherToken: shape.states = 1; break;
       default: break;
     }
     for (const int32_t child : it.children) {

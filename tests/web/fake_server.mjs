@@ -7,7 +7,7 @@
 //   answers               one for each chat request in order; the last one again when they run out. Each has
 //     status, message     refused at once with this status
 //     queue_ms            silence before anything
-//     prefill             {tokens, steps, step_ms}: comments of progress
+//     prefill             {tokens, steps, step_ms, hold}: comments of progress; held until a cancel
 //     steps               [{thinking} | {text} | {tool: {index, id, name, arguments}}], one chunk each
 //     step_ms             between chunks
 //     hold                nothing after the steps until the request is cancelled
@@ -27,8 +27,14 @@ const { values: options } = parseArgs({
 const scenario = JSON.parse(readFileSync(options.scenario, 'utf8'));
 const header = readFileSync(new URL('../../src/server/web_assets.h', import.meta.url), 'utf8');
 const policy = [.../kWebContentSecurityPolicy =([^;]*(?:"[^"]*"[^"]*)+);/.exec(header)[1].matchAll(/"([^"]*)"/g)]
-  .map((match) => match[1]).join('');
-const types = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
+  .map((match) => match[1])
+  .join('');
+const types = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
 const assets = new Map([['/', ['html', readFileSync(join(options.page, 'index.html'))]]]);
 for (const name of readdirSync(join(options.page, 'assets'))) {
   assets.set(`/assets/${name}`, [name.split('.').at(-1), readFileSync(join(options.page, 'assets', name))]);
@@ -75,20 +81,27 @@ async function chat(request, response) {
   let cancelled = false;
   let wake = () => {};
   const cancel = () => ((cancelled = true), wake());
-  const pause = (ms) => Promise.race([sleep(ms), new Promise((resolve) => (cancelled ? resolve() : (wake = resolve)))]);
+  const pause = (ms) =>
+    Promise.race([sleep(ms), new Promise((resolve) => (cancelled ? resolve() : (wake = resolve)))]);
   cancels.set(id, cancel);
   response.on('close', cancel);
   response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-  const chunk = (value) => write(response, `data: ${JSON.stringify({ id, object: 'chat.completion.chunk', created: 1, model: asks.model, ...value })}\n\n`, answer.split);
+  const chunk = (value) =>
+    write(
+      response,
+      `data: ${JSON.stringify({ id, object: 'chat.completion.chunk', model: asks.model, ...value })}\n\n`,
+      answer.split,
+    );
   const delta = (value, extra) => chunk({ choices: [{ index: 0, delta: value, finish_reason: null, ...extra }] });
 
   response.write(': queued\n\n');
   await pause(answer.queue_ms ?? 0);
-  const prefill = answer.prefill ?? { tokens: 24, steps: 0, step_ms: 0 };
+  const prefill = answer.prefill ?? { tokens: 24, steps: 0 };
   for (let step = 0; step < prefill.steps && !cancelled; step++) {
     response.write(`: prefill ${Math.round((prefill.tokens * step) / prefill.steps)}/${prefill.tokens}\n\n`);
-    await pause(prefill.step_ms);
+    await pause(prefill.step_ms ?? 0);
   }
+  while (prefill.hold && !cancelled) await pause(60000);
   if (!cancelled) await delta({ role: 'assistant', content: '' });
   let sent = 0;
   for (; sent < steps.length && !cancelled; sent++) {
@@ -103,9 +116,28 @@ async function chat(request, response) {
     return response.end();
   }
   const reason = cancelled ? 'stop' : (answer.finish ?? 'stop');
-  await delta({}, { finish_reason: reason, finish_details: cancelled ? { type: 'cancelled' } : (answer.details ?? { type: reason }) });
-  const usage = { prompt_tokens: prefill.tokens, completion_tokens: sent, total_tokens: prefill.tokens + sent, prompt_tokens_details: { cached_tokens: 8 }, ...answer.usage };
-  const timings = { queue_ms: answer.queue_ms ?? 0, prefill_ms: 10, prefill_tokens_per_second: 1455.1, decode_ms: 100, decode_tokens_per_second: 37.03, ...answer.timings };
+  await delta(
+    {},
+    {
+      finish_reason: reason,
+      finish_details: cancelled ? { type: 'cancelled' } : (answer.details ?? { type: reason }),
+    },
+  );
+  const usage = {
+    prompt_tokens: prefill.tokens,
+    completion_tokens: sent,
+    total_tokens: prefill.tokens + sent,
+    prompt_tokens_details: { cached_tokens: 8 },
+    ...answer.usage,
+  };
+  const timings = {
+    queue_ms: answer.queue_ms ?? 0,
+    prefill_ms: 10,
+    prefill_tokens_per_second: 1455.1,
+    decode_ms: 100,
+    decode_tokens_per_second: 37.03,
+    ...answer.timings,
+  };
   if (asks.stream_options?.include_usage) await chunk({ choices: [], usage, timings });
   await write(response, 'data: [DONE]\n\n');
   response.end();
@@ -124,8 +156,10 @@ const server = createServer((request, response) => {
     return send(response, 401, { error: { message: 'missing or wrong API key' } });
   }
   if (path === '/health') return send(response, 200, { status: 'ok' });
-  if (path === '/props') return send(response, 200, scenario.props ?? { context_size: 131072, has_vision: false, defaults: {} });
-  if (path === '/slots') return send(response, 200, scenario.slots ?? { queue: 0, slots: [{ id: 0, state: 'idle' }] });
+  if (path === '/props')
+    return send(response, 200, scenario.props ?? { context_size: 131072, has_vision: false, defaults: {} });
+  if (path === '/slots')
+    return send(response, 200, scenario.slots ?? { queue: 0, slots: [{ id: 0, state: 'idle' }] });
   if (path === '/v1/models') {
     const data = (scenario.models ?? ['DeepSeek-V4.1-Flash']).map((id) => ({ id, object: 'model' }));
     return send(response, 200, { object: 'list', data });
@@ -133,7 +167,11 @@ const server = createServer((request, response) => {
   if (request.method === 'POST' && path.startsWith('/v1/cancel/')) {
     const cancel = cancels.get(decodeURIComponent(path.slice('/v1/cancel/'.length)));
     cancel?.();
-    return send(response, cancel ? 200 : 404, cancel ? { cancelled: true } : { error: { message: 'no such request' } });
+    return send(
+      response,
+      cancel ? 200 : 404,
+      cancel ? { cancelled: true } : { error: { message: 'no such request' } },
+    );
   }
   if (request.method === 'POST' && path === '/v1/chat/completions') {
     return void chat(request, response).catch((error) => response.destroy(error));

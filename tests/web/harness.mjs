@@ -1,7 +1,7 @@
 // Starts a server with a scenario and a browser that looks at it.
 //   FATHOM_WEB_BUILD       folder with node_modules/ and dist/, as the build leaves it
-//   FATHOM_SERVER_COMMAND  command of the server to test instead of the fake one; {port} and {scenario} (a file in the
-//                          format of fake_server.mjs) are replaced
+//   FATHOM_SERVER_COMMAND  command of the server to test instead of the fake one; {port} and {scenario} (a file in
+//                          the format of fake_server.mjs) are replaced
 //   FATHOM_CHROMIUM        the browser, if it is not /usr/bin/chromium
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -16,9 +16,11 @@ const build = process.env.FATHOM_WEB_BUILD;
 const require = createRequire(join(build, 'package.json'));
 const { chromium } = require('playwright-core');
 const fake = fileURLToPath(new URL('./fake_server.mjs', import.meta.url));
-const command = process.env.FATHOM_SERVER_COMMAND ?? `${process.execPath} ${fake} --port {port} --scenario {scenario} --page ${build}/dist`;
+const command =
+  process.env.FATHOM_SERVER_COMMAND ??
+  `${process.execPath} ${fake} --port {port} --scenario {scenario} --page ${build}/dist`;
 
-export const patience = { timeout: 30000 };
+export const patience = { timeout: 90000 };
 
 function freePort() {
   return new Promise((resolve) => {
@@ -49,7 +51,9 @@ export class Server {
     const words = command.split(' ').map((word) => word.replace('{port}', this.port).replace('{scenario}', file));
     this.process = spawn(words[0], words.slice(1), { stdio: ['ignore', 'inherit', 'inherit'] });
     this.ended = new Promise((resolve) => this.process.once('exit', resolve));
-    const failed = this.ended.then((code) => { throw new Error(`the server ended with ${code}`); });
+    const failed = this.ended.then((code) => {
+      throw new Error(`the server ended with ${code}`);
+    });
     failed.catch(() => {});
     for (;;) {
       const answer = await Promise.race([fetch(`${this.url}health`).catch(() => null), failed]);
@@ -79,16 +83,26 @@ export async function closeBrowser() {
 async function launched() {
   browser ??= await chromium.launch({
     executablePath: process.env.FATHOM_CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-      '--disable-component-update', '--disable-sync', '--host-resolver-rules=MAP fathom.test 127.0.0.1'],
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      '--host-resolver-rules=MAP fathom.test 127.0.0.1',
+    ],
   });
   return browser;
 }
 
-/** Runs `test({page, server, chats})`; `chats` gathers the bodies of chat requests. Nothing may break the content policy. */
+/** Runs `test({page, server, chats})`; `chats` gathers the bodies of chat requests. The content policy must hold. */
 export async function withPage(scenario, test, options = {}) {
   const server = await Server.start(scenario);
-  const context = await (await launched()).newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options });
+  const context = await (
+    await launched()
+  ).newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options });
   const complaints = [];
   try {
     const page = await context.newPage();
@@ -96,7 +110,8 @@ export async function withPage(scenario, test, options = {}) {
     const chats = [];
     page.on('request', (request) => {
       const { hostname, protocol } = new URL(request.url());
-      if (/^(http|ws)/.test(protocol) && !['127.0.0.1', 'fathom.test'].includes(hostname)) complaints.push(`asked ${request.url()}`);
+      if (/^(http|ws)/.test(protocol) && !['127.0.0.1', 'fathom.test'].includes(hostname))
+        complaints.push(`asked ${request.url()}`);
       if (request.url().endsWith('/v1/chat/completions')) chats.push(request.postDataJSON());
     });
     page.on('pageerror', (error) => complaints.push(String(error)));
@@ -104,7 +119,8 @@ export async function withPage(scenario, test, options = {}) {
       if (/content security policy|trusted/i.test(message.text())) complaints.push(message.text());
     });
     await page.goto(options.host ? server.url.replace('127.0.0.1', options.host) : server.url);
-    await page.locator('#composer').waitFor();
+    // The page knows the server: its model, its context, its load. A locked one shows nothing of that.
+    await page.locator(scenario.key ? 'dialog[open]' : '.figure-queue').waitFor();
     await test({ page, server, chats, context });
     assert.deepEqual(complaints, []);
   } finally {

@@ -3,7 +3,10 @@ import { join } from 'node:path';
 import { closeBrowser, ended, say, withPage, words } from './harness.mjs';
 
 const folder = process.argv[2];
-const figures = { usage: { prompt_tokens: 3180, completion_tokens: 412, prompt_tokens_details: { cached_tokens: 2944 } }, timings: { prefill_tokens_per_second: 1455.1, decode_tokens_per_second: 37.03 } };
+const figures = {
+  usage: { prompt_tokens: 3180, completion_tokens: 412, prompt_tokens_details: { cached_tokens: 2944 } },
+  timings: { prefill_tokens_per_second: 1455.1, decode_tokens_per_second: 37.03 },
+};
 const text = `A fjord forms in three steps:
 
 1. **Ice cuts.** A glacier deepens a river valley, often far below the level of the sea.
@@ -26,8 +29,25 @@ def pressure_bar(depth_m, density=1028, g=9.81):
 print(f"{pressure_bar(1303):.0f} bar")   # 131 bar
 \`\`\`
 `;
-const pieces = text.match(/[^ ]* ?/g).filter(Boolean).map((piece) => ({ text: piece }));
-const talk = { models: ['DeepSeek-V4.1-Flash'], answers: [{ steps: [...words('Glacier, sill, flooding; then the profile of Sognefjorden, and the pressure at its bottom as an example.').map(({ text: thinking }) => ({ thinking })), ...pieces], step_ms: 40, ...figures }] };
+const pieces = text
+  .match(/[^ ]* ?/g)
+  .filter(Boolean)
+  .map((piece) => ({ text: piece }));
+const talk = {
+  models: ['DeepSeek-V4.1-Flash'],
+  answers: [
+    {
+      steps: [
+        ...words(
+          'Glacier, sill, flooding; then the profile of Sognefjorden, and the pressure at its bottom.',
+        ).map(({ text: thinking }) => ({ thinking })),
+        ...pieces,
+      ],
+      step_ms: 40,
+      ...figures,
+    },
+  ],
+};
 
 async function picture(page, name) {
   await page.mouse.move(0, 0);
@@ -42,42 +62,72 @@ async function older(page, titles) {
   }
 }
 
-const titles = ['Rewrite this regex without lookbehind', 'A week in Bergen with children', 'Compare B-trees and LSM trees'];
+const titles = [
+  'Rewrite this regex without lookbehind',
+  'A week in Bergen with children',
+  'Compare B-trees and LSM trees',
+];
 const window = { viewport: { width: 1180, height: 860 } };
 const quick = { steps: words('Certainly.'), ...figures };
 for (const colorScheme of ['light', 'dark']) {
-  await withPage({ ...talk, answers: [quick, quick, quick, ...talk.answers] }, async ({ page }) => {
-    await older(page, titles);
-    await say(page, 'How does a fjord form, and why is it deepest inland?');
-    await ended(page);
-    await picture(page, `web-${colorScheme}.png`);
-  }, { ...window, colorScheme });
+  await withPage(
+    { ...talk, answers: [quick, quick, quick, ...talk.answers] },
+    async ({ page }) => {
+      await older(page, titles);
+      await say(page, 'How does a fjord form, and why is it deepest inland?');
+      await ended(page);
+      await picture(page, `web-${colorScheme}.png`);
+    },
+    { ...window, colorScheme },
+  );
 }
 
-await withPage({
-  answers: [{
-    steps: [
-      ...words('The user wants the depth at a place. The chart service has soundings; I should ask it for Vadheim and for the mouth, then compare the two.').map(({ text: thinking }) => ({ thinking })),
-      ...words('I look up both places in the chart.'),
-      { tool: { index: 0, id: 'call_1', name: 'sounding', arguments: '{"place": "Vadheim", "unit": "m"}' } },
-      { tool: { index: 1, id: 'call_2', name: 'sounding', arguments: '{"place": "Sognesjøen", "unit": "m"}' } },
+await withPage(
+  {
+    answers: [
+      {
+        steps: [
+          ...words(
+            'The user wants two depths. The chart service has soundings: ask it for Vadheim and for the mouth, then compare.',
+          ).map(({ text: thinking }) => ({ thinking })),
+          ...words('I look up both places in the chart.'),
+          { tool: { index: 0, id: 'call_1', name: 'sounding', arguments: '{"place": "Vadheim", "unit": "m"}' } },
+          {
+            tool: { index: 1, id: 'call_2', name: 'sounding', arguments: '{"place": "Sognesjøen", "unit": "m"}' },
+          },
+        ],
+        step_ms: 60,
+        finish: 'tool_calls',
+        ...figures,
+      },
     ],
-    step_ms: 60, finish: 'tool_calls', ...figures,
-  }],
-}, async ({ page }) => {
-  await say(page, 'How much deeper is Sognefjorden off Vadheim than at its mouth?');
-  await ended(page);
-  await page.locator('.fold').click();
-  await page.locator('.thread').evaluate((view) => view.scrollTo(0, 0));
-  await picture(page, 'web-thinking-tools.png');
-}, { ...window, colorScheme: 'light' });
+  },
+  async ({ page }) => {
+    await say(page, 'How much deeper is Sognefjorden off Vadheim than at its mouth?');
+    await ended(page);
+    await page.locator('.fold').click();
+    await page.locator('.thread').evaluate((view) => view.scrollTo(0, 0));
+    await picture(page, 'web-thinking-tools.png');
+  },
+  { ...window, colorScheme: 'light' },
+);
 
-await withPage(talk, async ({ page }) => {
-  await page.locator('#composer').fill('How does a fjord form, and why is it deepest inland?');
-  await page.locator('#send').tap();
-  await ended(page);
-  await page.locator('.thread').evaluate((view) => view.scrollTo(0, 0));
-  await picture(page, 'web-phone.png');
-}, { viewport: { width: 390, height: 780 }, hasTouch: true, isMobile: true, deviceScaleFactor: 1.5, colorScheme: 'light' });
+await withPage(
+  talk,
+  async ({ page }) => {
+    await page.locator('#composer').fill('How does a fjord form, and why is it deepest inland?');
+    await page.locator('#send').tap();
+    await ended(page);
+    await page.locator('.thread').evaluate((view) => view.scrollTo(0, 0));
+    await picture(page, 'web-phone.png');
+  },
+  {
+    viewport: { width: 390, height: 780 },
+    hasTouch: true,
+    isMobile: true,
+    deviceScaleFactor: 1.5,
+    colorScheme: 'light',
+  },
+);
 
 await closeBrowser();

@@ -50,7 +50,7 @@ export interface Figures {
   decodeRate: number | null;
 }
 
-/** streaming: still arriving; stopped: by the user; cut: the stream ended without an end; failed: the server said so. */
+/** stopped: by the user; cut: the stream was over without an end; failed: the server said so. */
 export type AnswerStatus = 'streaming' | 'complete' | 'stopped' | 'cut' | 'failed';
 
 export interface FinishDetails {

@@ -78,7 +78,8 @@ const en = {
   },
 
   waiting: 'Waiting for the server',
-  waitingBehind: (count: number) => (count === 1 ? 'In the queue, 1 request waits' : `In the queue, ${count} requests wait`),
+  waitingBehind: (count: number) =>
+    count === 1 ? 'In the queue, 1 request waits' : `In the queue, ${count} requests wait`,
   reading: (done: string, total: string) => `Reading ${done} of ${total} tokens`,
   writing: 'Writing',
   figures: {
@@ -128,6 +129,7 @@ const en = {
   keyTitle: 'This server asks for a key',
   keyHint: 'It is kept in this tab until you close it.',
   keyLabel: 'API key',
+  keyWrong: 'The server did not accept the last key.',
   unreachable: 'The server does not answer. Trying again…',
   keepsNothing: 'This browser does not store conversations: they last until the page closes.',
 
@@ -281,6 +283,7 @@ const ko: Strings = {
   keyTitle: '이 서버는 키가 필요합니다',
   keyHint: '탭을 닫을 때까지만 이 탭에 보관됩니다.',
   keyLabel: 'API 키',
+  keyWrong: '서버가 방금 입력한 키를 받아들이지 않았습니다.',
   unreachable: '서버가 응답하지 않습니다. 다시 시도하는 중…',
   keepsNothing: '이 브라우저는 대화를 저장하지 않습니다. 페이지를 닫으면 사라집니다.',
 

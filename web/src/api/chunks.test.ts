@@ -14,7 +14,10 @@ describe('readChunk', () => {
       { kind: 'thinking', text: 'hm' },
       { kind: 'text', text: 'so' },
     ]);
-    const calls = [{ index: 1, id: 'c', function: { name: 'f', arguments: '{' } }, { index: 1, function: { arguments: '}' } }];
+    const calls = [
+      { index: 1, id: 'c', function: { name: 'f', arguments: '{' } },
+      { index: 1, function: { arguments: '}' } },
+    ];
     expect(readChunk(chunk({ choices: [{ delta: { tool_calls: calls } }] }))).toEqual([
       id,
       { kind: 'tool', index: 1, id: 'c', name: 'f', arguments: '{' },
@@ -33,16 +36,30 @@ describe('readChunk', () => {
 
   it('reads the figures of a chunk without choices, and leaves out what is missing', () => {
     const usage = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 8 } };
-    const timings = { queue_ms: 1, prefill_ms: 2, prefill_tokens_per_second: 3, decode_ms: 4, decode_tokens_per_second: 5 };
+    const timings = {
+      queue_ms: 1,
+      prefill_ms: 2,
+      prefill_tokens_per_second: 3,
+      decode_ms: 4,
+      decode_tokens_per_second: 5,
+    };
     expect(readChunk(chunk({ choices: [], usage, timings }))[1]).toEqual({
       kind: 'figures',
       figures: {
-        promptTokens: 10, completionTokens: 4, cachedTokens: 8,
-        queueMs: 1, prefillMs: 2, prefillRate: 3, decodeMs: 4, decodeRate: 5,
+        promptTokens: 10,
+        completionTokens: 4,
+        cachedTokens: 8,
+        queueMs: 1,
+        prefillMs: 2,
+        prefillRate: 3,
+        decodeMs: 4,
+        decodeRate: 5,
       },
     });
     expect(readChunk(chunk({ choices: [], usage: null }))).toEqual([id]);
-    expect(readChunk(chunk({ choices: [], usage: {} }))[1]).toMatchObject({ figures: { cachedTokens: null, decodeRate: null } });
+    expect(readChunk(chunk({ choices: [], usage: {} }))[1]).toMatchObject({
+      figures: { cachedTokens: null, decodeRate: null },
+    });
   });
 
   it('reads errors, the end, and nonsense', () => {
@@ -56,7 +73,9 @@ describe('readChunk', () => {
 
 describe('readItem', () => {
   it('reads the progress of a prefill, and no other comment', () => {
-    expect(readItem({ kind: 'comment', text: 'prefill 1234/5678' })).toEqual([{ kind: 'prefill', done: 1234, total: 5678 }]);
+    expect(readItem({ kind: 'comment', text: 'prefill 1234/5678' })).toEqual([
+      { kind: 'prefill', done: 1234, total: 5678 },
+    ]);
     expect(readItem({ kind: 'comment', text: 'ping' })).toEqual([]);
     expect(readItem({ kind: 'comment', text: 'prefill x/5' })).toEqual([]);
   });

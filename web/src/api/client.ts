@@ -76,7 +76,7 @@ export class Client {
     await this.request(`v1/cancel/${encodeURIComponent(id)}`, { method: 'POST' });
   }
 
-  /** Returns when the stream has ended, however it did; throws ApiError when none began or the network broke it. */
+  /** Returns when the stream has ended, however it did; throws ApiError if none began or the network broke it. */
   async chat(body: Json, signal: AbortSignal, onEvent: (event: StreamEvent) => void): Promise<void> {
     const response = await this.request('v1/chat/completions', {
       method: 'POST',

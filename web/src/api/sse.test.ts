@@ -12,7 +12,8 @@ function parseBy(text: string, size: number): SseItem[] {
 }
 
 const stream =
-  ': prefill 1/3\n\ndata: {"a":"물고기 🐟"}\n\n: ping\n\ndata: first\ndata: second\r\n\r\nevent: x\rdata:tight\r\rdata: [DONE]\n\n';
+  ': prefill 1/3\n\ndata: {"a":"물고기 🐟"}\n\n: ping\n\ndata: first\ndata: second\r\n\r\n' +
+  'event: x\rdata:tight\r\rdata: [DONE]\n\n';
 const expected: SseItem[] = [
   { kind: 'comment', text: 'prefill 1/3' },
   { kind: 'data', data: '{"a":"물고기 🐟"}' },

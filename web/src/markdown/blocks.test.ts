@@ -2,17 +2,61 @@ import { describe, expect, it } from 'vitest';
 import { definitionsIn, mended, splitBlocks, withoutDoubtfulLine, type Split } from './blocks';
 
 const text = [
-  '# Title', '', 'A paragraph', 'of two lines with **bold** and `code`.', '',
-  '- one', '- two', '', '  more of two', '- three', '', '1. first', '2. second', '',
-  '```cpp', 'int main() {', '', '  return 0;', '}', '```', '',
-  '> quoted', 'lazily', '', '| a | b |', '|---|---|', '| 1 | 2 |', '', '    indented', '', '    code', '',
-  'Under', '=====', '', '---', '* a', '+ b', '<details>', 'x', '</details>', '', '[ref]: https://example.org', '', 'See [ref].', '',
-  '~~~', 'open fence', '', 'to the end',
+  '# Title',
+  '',
+  'A paragraph',
+  'of two lines with **bold** and `code`.',
+  '',
+  '- one',
+  '- two',
+  '',
+  '  more of two',
+  '- three',
+  '',
+  '1. first',
+  '2. second',
+  '',
+  '```cpp',
+  'int main() {',
+  '',
+  '  return 0;',
+  '}',
+  '```',
+  '',
+  '> quoted',
+  'lazily',
+  '',
+  '| a | b |',
+  '|---|---|',
+  '| 1 | 2 |',
+  '',
+  '    indented',
+  '',
+  '    code',
+  '',
+  'Under',
+  '=====',
+  '',
+  '---',
+  '* a',
+  '+ b',
+  '<details>',
+  'x',
+  '</details>',
+  '',
+  '[ref]: https://example.org',
+  '',
+  'See [ref].',
+  '',
+  '~~~',
+  'open fence',
+  '',
+  'to the end',
 ].join('\n');
 
 function grown(source: string, step: (at: number) => number): Split {
   let split: Split | null = null;
-  for (let at = 0; at < source.length; ) {
+  for (let at = 0; at < source.length;) {
     at = Math.min(source.length, at + step(at));
     split = splitBlocks(split, source.slice(0, at));
   }

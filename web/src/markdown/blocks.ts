@@ -1,7 +1,8 @@
 // Splits Markdown into top-level blocks, cheaply while it grows: a block that is over is never looked at again.
 import { Marked, type Tokens } from 'marked';
 
-export type Block = { kind: 'markdown'; raw: string } | { kind: 'code'; raw: string; language: string; text: string };
+export type Block =
+  { kind: 'markdown'; raw: string } | { kind: 'code'; raw: string; language: string; text: string };
 
 export interface Split {
   source: string;

@@ -56,11 +56,24 @@ const attacks = [
 describe('renderMarkdown', () => {
   it.each(attacks)('makes harmless: %s', (attack) => {
     const element = dom(attack);
-    const forbidden = 'script,style,link,meta,base,iframe,object,embed,form,input,button,svg,math,template,video,source';
+    const forbidden =
+      'script,style,link,meta,base,iframe,object,embed,form,input,button,svg,math,template,video,source';
     expect(element.querySelectorAll(forbidden)).toHaveLength(0);
     for (const node of element.querySelectorAll('*')) {
       for (const { name, value } of node.attributes) {
-        expect(['href', 'title', 'src', 'alt', 'class', 'align', 'start', 'colspan', 'rowspan', 'target', 'rel']).toContain(name);
+        expect([
+          'href',
+          'title',
+          'src',
+          'alt',
+          'class',
+          'align',
+          'start',
+          'colspan',
+          'rowspan',
+          'target',
+          'rel',
+        ]).toContain(name);
         if (name === 'href') expect(value).toMatch(/^(https?:\/\/|mailto:)/);
         if (name === 'src') expect(value).toMatch(/^data:image\/(png|jpeg|gif|webp);base64,/);
         if (name === 'class') expect(value).toMatch(/^(language-[\w+#.-]+|code|table)$/);

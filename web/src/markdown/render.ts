@@ -1,12 +1,56 @@
-// Markdown to HTML that is safe to show. What a model writes is untrusted, so the last step is always the sanitiser.
+// Markdown to HTML that is safe to show. What a model writes is untrusted, so the last step is always the
+// sanitiser.
 import DOMPurify, { type Config } from 'dompurify';
 import { Marked, type Tokens } from 'marked';
 import { languageOf } from './blocks';
 
 const tags = [
-  'a', 'b', 'blockquote', 'br', 'code', 'dd', 'del', 'details', 'div', 'dl', 'dt', 'em', 'h1', 'h2', 'h3', 'h4', 'h5',
-  'h6', 'hr', 'i', 'img', 'ins', 'kbd', 'li', 'mark', 'ol', 'p', 'pre', 's', 'samp', 'small', 'span', 'strong', 'sub',
-  'summary', 'sup', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'u', 'ul', 'var', 'wbr',
+  'a',
+  'b',
+  'blockquote',
+  'br',
+  'code',
+  'dd',
+  'del',
+  'details',
+  'div',
+  'dl',
+  'dt',
+  'em',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'hr',
+  'i',
+  'img',
+  'ins',
+  'kbd',
+  'li',
+  'mark',
+  'ol',
+  'p',
+  'pre',
+  's',
+  'samp',
+  'small',
+  'span',
+  'strong',
+  'sub',
+  'summary',
+  'sup',
+  'table',
+  'tbody',
+  'td',
+  'th',
+  'thead',
+  'tr',
+  'u',
+  'ul',
+  'var',
+  'wbr',
 ];
 const config: Config = {
   ALLOWED_TAGS: tags,
@@ -49,7 +93,9 @@ const marked = new Marked({
     image({ href, text }: Tokens.Image) {
       // An image from elsewhere would tell its server what was asked; it is a link that the user may follow.
       const alt = escape(text);
-      return imageData.test(href) ? `<img src="${escape(href)}" alt="${alt}">` : `<a href="${escape(href)}">${alt || escape(href)}</a>`;
+      return imageData.test(href)
+        ? `<img src="${escape(href)}" alt="${alt}">`
+        : `<a href="${escape(href)}">${alt || escape(href)}</a>`;
     },
   },
 });
@@ -74,6 +120,9 @@ export type SafeHtml = string & { readonly safe: unique symbol };
 /** `definitions`: link definitions of other blocks of the same text. */
 export function renderMarkdown(raw: string, definitions = ''): SafeHtml {
   const source = definitions === '' ? raw : `${raw}\n\n${definitions}`;
-  const html = marked.parse(source, { async: false }).replace(/<table>/g, '<div class="table"><table>').replace(/<\/table>/g, '</table></div>');
+  const html = marked
+    .parse(source, { async: false })
+    .replace(/<table>/g, '<div class="table"><table>')
+    .replace(/<\/table>/g, '</table></div>');
   return purifier.sanitize(html, config) as unknown as SafeHtml;
 }

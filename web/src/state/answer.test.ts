@@ -7,8 +7,14 @@ import type { Live } from './app';
 function play(events: StreamEvent[], stepMs = 100): ReturnType<typeof newAnswer> {
   let answer = newAnswer(null, 'm', 0);
   let live: Live = {
-    answerId: answer.id, requestId: null, stopping: false, prefill: null, beganAt: 0,
-    prefillAt: null, thinkingSince: null, firstTokenAt: null, pieces: 0,
+    answerId: answer.id,
+    requestId: null,
+    stopping: false,
+    prefill: null,
+    beganAt: 0,
+    thinkingSince: null,
+    firstTokenAt: null,
+    pieces: 0,
   };
   let now = 0;
   for (const event of events) {
@@ -31,7 +37,13 @@ describe('an answer', () => {
       { kind: 'text', text: 'd' },
       done,
     ]);
-    expect(answer).toMatchObject({ model: 'other', thinking: 'ab', thinkingMs: 200, text: 'cd', status: 'complete' });
+    expect(answer).toMatchObject({
+      model: 'other',
+      thinking: 'ab',
+      thinkingMs: 200,
+      text: 'cd',
+      status: 'complete',
+    });
   });
 
   it('has no time of thinking without thoughts, and ends it with the stream', () => {
@@ -53,23 +65,44 @@ describe('an answer', () => {
   });
 
   it('does not grow without bound by a wild index', () => {
-    expect(play([{ kind: 'tool', index: 1e9, id: 'p', name: 'f', arguments: '' }]).toolCalls.length).toBeLessThanOrEqual(256);
+    expect(
+      play([{ kind: 'tool', index: 1e9, id: 'p', name: 'f', arguments: '' }]).toolCalls.length,
+    ).toBeLessThanOrEqual(256);
   });
 
   it('is cut without a finish, failed with an error, stopped by the user', () => {
     expect(play([{ kind: 'text', text: 'c' }]).status).toBe('cut');
-    expect(play([{ kind: 'text', text: 'c' }, { kind: 'error', message: 'no' }])).toMatchObject({ status: 'failed', error: 'no' });
+    expect(
+      play([
+        { kind: 'text', text: 'c' },
+        { kind: 'error', message: 'no' },
+      ]),
+    ).toMatchObject({ status: 'failed', error: 'no' });
     expect(endAnswer(newAnswer(null, 'm', 0), true, null, 0).status).toBe('stopped');
   });
 
   it('may go on after it was cut or ran out of length, not after its end, a loop or a call', () => {
     const cut = play([{ kind: 'text', text: 'c' }]);
     expect(canContinue(cut)).toBe(true);
-    expect(canContinue(play([{ kind: 'text', text: 'c' }, { kind: 'finish', reason: 'length', details: null }]))).toBe(true);
+    expect(
+      canContinue(
+        play([
+          { kind: 'text', text: 'c' },
+          { kind: 'finish', reason: 'length', details: null },
+        ]),
+      ),
+    ).toBe(true);
     expect(canContinue(play([{ kind: 'text', text: 'c' }, done]))).toBe(false);
     expect(canContinue(play([{ kind: 'thinking', text: 'c' }]))).toBe(false);
     const loop = { type: 'loop', period: 1, repeats: 9, firstToken: 0 };
-    expect(canContinue(play([{ kind: 'text', text: 'c' }, { kind: 'finish', reason: 'length', details: loop }]))).toBe(false);
+    expect(
+      canContinue(
+        play([
+          { kind: 'text', text: 'c' },
+          { kind: 'finish', reason: 'length', details: loop },
+        ]),
+      ),
+    ).toBe(false);
     expect(canContinue({ ...cut, toolCalls: [{ id: '', name: 'f', arguments: '' }] })).toBe(false);
     expect(reopen(cut)).toMatchObject({ status: 'streaming', text: 'c', finishReason: null });
   });

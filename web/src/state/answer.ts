@@ -36,7 +36,12 @@ function withCall(answer: AnswerNode, event: Extract<StreamEvent, { kind: 'tool'
 }
 
 /** `thinkingSince`: when its thinking began, null if it has not; the same clock as `now`. */
-export function applyEvent(answer: AnswerNode, event: StreamEvent, thinkingSince: number | null, now: number): AnswerNode {
+export function applyEvent(
+  answer: AnswerNode,
+  event: StreamEvent,
+  thinkingSince: number | null,
+  now: number,
+): AnswerNode {
   const over = thinkingSince !== null && answer.thinkingMs === null;
   const thought = over ? { ...answer, thinkingMs: now - thinkingSince } : answer;
   switch (event.kind) {
@@ -83,6 +88,7 @@ export function reopen(answer: AnswerNode): AnswerNode {
 /** Going on means to hand back the text so far; thinking that was not over cannot be handed back open. */
 export function canContinue(answer: AnswerNode): boolean {
   const unfinished = answer.status === 'cut' || answer.status === 'stopped' || answer.status === 'failed';
-  const atLimit = answer.status === 'complete' && answer.finishReason === 'length' && answer.finishDetails?.type !== 'loop';
+  const atLimit =
+    answer.status === 'complete' && answer.finishReason === 'length' && answer.finishDetails?.type !== 'loop';
   return answer.text !== '' && answer.toolCalls.length === 0 && (unfinished || atLimit);
 }

@@ -2,15 +2,15 @@
 import { ApiError } from '../api/client';
 import type { StreamEvent } from '../api/chunks';
 import type { AnswerNode, ChatNode, Conversation } from '../model';
-import type { App, Live } from './app';
+import type { App, Live, Prefill } from './app';
 import { applyEvent, endAnswer, newAnswer, reopen } from './answer';
 import { eachFrame } from './frames';
 import type { Library } from './library';
 import { buildRequest } from './request';
 import { newId, pathTo, withAnswer, withNode } from './tree';
 
-/** After a cancel the server ends the stream itself, with exact figures; the page does not wait longer than this. */
-const stopPatienceMs = 1500;
+/** After a cancel the server ends the stream itself, with exact figures; the page waits no longer than this. */
+const stopPatienceMs = 5000;
 
 export class Answers {
   private readonly aborts = new Map<string, AbortController>();
@@ -70,7 +70,10 @@ export class Answers {
     void this.run(waiting.conversationId, waiting.answerId, false);
   }
 
-  private ask(conversation: Conversation, question: { text: string; images: string[]; parent: string | null }): void {
+  private ask(
+    conversation: Conversation,
+    question: { text: string; images: string[]; parent: string | null },
+  ): void {
     if (conversation.id in this.app.state.live) return;
     const node: ChatNode = { kind: 'user', id: newId(), createdAt: Date.now(), ...question };
     this.library.update(conversation.id, (item) => withNode(item, node));
@@ -158,7 +161,6 @@ function newLive(answerId: string): Live {
     stopping: false,
     prefill: null,
     beganAt: performance.now(),
-    prefillAt: null,
     thinkingSince: null,
     firstTokenAt: null,
     pieces: 0,
@@ -170,7 +172,7 @@ export function advance(live: Live, event: StreamEvent, now: number): Live {
     case 'id':
       return live.requestId === event.id ? live : { ...live, requestId: event.id };
     case 'prefill':
-      return { ...live, prefill: { done: event.done, total: event.total }, prefillAt: live.prefillAt ?? now };
+      return { ...live, prefill: readOn(live.prefill, event.done, event.total, now) };
     case 'thinking':
       return { ...counted(live, now), thinkingSince: live.thinkingSince ?? now };
     case 'text':
@@ -179,6 +181,11 @@ export function advance(live: Live, event: StreamEvent, now: number): Live {
     default:
       return live;
   }
+}
+
+function readOn(before: Prefill | null, done: number, total: number, now: number): Prefill {
+  const { doneAtFirst, firstAt } = before ?? { doneAtFirst: done, firstAt: now };
+  return { done, total, doneAtFirst, firstAt, lastAt: now };
 }
 
 function counted(live: Live, now: number): Live {

@@ -4,14 +4,22 @@ import type { Conversation, Sampling } from '../model';
 import { loadApiKey, loadPreferences, saveApiKey, savePreferences, type Preferences } from './storage';
 import { Store } from './store';
 
+/** How far the prompt has been read. What was known from earlier counts as done at the first report. */
+export interface Prefill {
+  done: number;
+  total: number;
+  doneAtFirst: number;
+  firstAt: number;
+  lastAt: number;
+}
+
 /** An answer that is arriving. Times are of performance.now(). */
 export interface Live {
   answerId: string;
   requestId: string | null; // known from the first chunk on
   stopping: boolean;
-  prefill: { done: number; total: number } | null;
+  prefill: Prefill | null;
   beganAt: number;
-  prefillAt: number | null;
   thinkingSince: number | null;
   firstTokenAt: number | null;
   pieces: number; // chunks with something to show; about one a token

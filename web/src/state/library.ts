@@ -1,8 +1,9 @@
-// Conversations: kept, listed, renamed, removed, exported, imported. Other tabs of the same browser see the same ones.
+// Conversations: kept, listed, renamed, removed, exported, imported. Other tabs of the same browser see the
+// same ones.
 import type { Conversation, Sampling } from '../model';
 import type { App } from './app';
 import { ConversationStorage } from './storage';
-import { createConversation, markCut, newestLeaf } from './tree';
+import { createConversation, markCut, merged, newestLeaf } from './tree';
 import { exportText, importText } from './transfer';
 
 type News = { kind: 'saved' | 'removed'; id: string };
@@ -112,7 +113,8 @@ export class Library {
 
   private saveSoon(id: string): void {
     this.unsaved.add(id);
-    this.timer ??= setTimeout(() => this.flush(), 250);
+    // A growing answer is written whole each time, with all the images of its conversation.
+    this.timer ??= setTimeout(() => this.flush(), id in this.app.state.live ? 1000 : 100);
   }
 
   private flush(): void {
@@ -134,11 +136,13 @@ export class Library {
   }
 
   private async hear(news: News): Promise<void> {
-    // What this tab is writing itself is newer than anything it hears.
-    if (news.id in this.app.state.live || this.unsaved.has(news.id)) return;
     if (news.kind === 'removed') return this.forget(news.id);
-    const conversation = await this.storage?.get(news.id);
-    if (conversation) this.app.putConversation(conversation);
+    const theirs = await this.storage?.get(news.id);
+    if (!theirs) return;
+    // What this tab is writing itself is newer than what it hears.
+    const ours = this.app.state.conversations[news.id] ?? theirs;
+    const writing = news.id in this.app.state.live || this.unsaved.has(news.id);
+    this.app.putConversation(writing ? merged(ours, theirs) : merged(theirs, ours));
   }
 }
 

@@ -15,7 +15,12 @@ const call = { id: 'c', name: 'f', arguments: '{}' };
 
 describe('messagesFrom', () => {
   it('hands back what was said, without answers that say nothing', () => {
-    const path: ChatNode[] = [question('a'), answer({ status: 'cut', finishReason: null }), question('b'), answer({ text: 'c', thinking: 't' })];
+    const path: ChatNode[] = [
+      question('a'),
+      answer({ status: 'cut', finishReason: null }),
+      question('b'),
+      answer({ text: 'c', thinking: 't' }),
+    ];
     expect(messagesFrom(path, ' ')).toEqual([
       { role: 'user', content: 'a' },
       { role: 'user', content: 'b' },
@@ -25,9 +30,19 @@ describe('messagesFrom', () => {
 
   it('hands back whole calls with their results, and no others', () => {
     const whole = answer({ finishReason: 'tool_calls', toolCalls: [call] });
-    const result: ChatNode = { kind: 'tool', id: 'r', parent: null, createdAt: 0, results: [{ callId: 'c', text: '7' }] };
+    const result: ChatNode = {
+      kind: 'tool',
+      id: 'r',
+      parent: null,
+      createdAt: 0,
+      results: [{ callId: 'c', text: '7' }],
+    };
     expect(messagesFrom([whole, result], '')).toEqual([
-      { role: 'assistant', content: '', tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }] },
+      {
+        role: 'assistant',
+        content: '',
+        tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      },
       { role: 'tool', tool_call_id: 'c', content: '7' },
     ]);
     expect(messagesFrom([answer({ status: 'cut', finishReason: null, toolCalls: [call] })], '')).toEqual([]);

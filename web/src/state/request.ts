@@ -35,7 +35,8 @@ export function messagesFrom(path: ChatNode[], systemPrompt: string): Json[] {
       if (message !== null) messages.push(message);
     }
     if (node.kind === 'tool') {
-      for (const result of node.results) messages.push({ role: 'tool', tool_call_id: result.callId, content: result.text });
+      for (const result of node.results)
+        messages.push({ role: 'tool', tool_call_id: result.callId, content: result.text });
     }
   }
   return messages;

@@ -123,7 +123,7 @@ function isForest(nodes: Map<string, ChatNode>): boolean {
   const rooted = new Set<string>();
   for (const start of nodes.values()) {
     const trail = new Set<string>();
-    for (let node: ChatNode | undefined = start; !rooted.has(node.id); ) {
+    for (let node: ChatNode | undefined = start; !rooted.has(node.id);) {
       if (trail.has(node.id)) return false;
       trail.add(node.id);
       if (node.parent === null) break;

@@ -1,7 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { Conversation, UserNode } from '../model';
 import { newAnswer } from './answer';
-import { createConversation, markCut, newestLeaf, pathTo, titleFrom, versionsOf, withAnswer, withNode } from './tree';
+import {
+  createConversation,
+  markCut,
+  newestLeaf,
+  pathTo,
+  titleFrom,
+  versionsOf,
+  withAnswer,
+  withNode,
+} from './tree';
 
 function question(id: string, parent: string | null, createdAt: number): UserNode {
   return { kind: 'user', id, parent, createdAt, text: id, images: [] };
@@ -43,6 +52,15 @@ describe('a conversation', () => {
     const marked = markCut(forked());
     expect(marked.nodes['a1']).toMatchObject({ status: 'cut' });
     expect(markCut(marked)).toBe(marked);
+  });
+
+  it('loses no turn when two tabs have added to it', () => {
+    const base = forked();
+    const here = withNode(base, question('here', 'q1b', 6));
+    const there = withNode(base, question('there', 'q1b', 7));
+    const both = merged(here, there);
+    expect(Object.keys(both.nodes).sort()).toEqual(['a1', 'here', 'q1', 'q1b', 'q2', 'there']);
+    expect(both.leaf).toBe('here');
   });
 
   it('survives a circle in what was stored', () => {

@@ -15,7 +15,7 @@ export function createConversation(now: number, sampling: Sampling = defaultSamp
 export function pathTo(conversation: Conversation, leaf: string | null): ChatNode[] {
   const path: ChatNode[] = [];
   const seen = new Set<string>();
-  for (let id = leaf; id !== null && !seen.has(id); ) {
+  for (let id = leaf; id !== null && !seen.has(id);) {
     const node = conversation.nodes[id];
     if (node === undefined) break;
     seen.add(id);
@@ -38,7 +38,7 @@ function childrenOf(conversation: Conversation, parent: string | null): ChatNode
 
 /** The newest end of the branch that begins with `id`. */
 export function newestLeaf(conversation: Conversation, id: string): string {
-  for (let at = id; ; ) {
+  for (let at = id; ;) {
     const next = childrenOf(conversation, at).at(-1);
     if (next === undefined) return at;
     at = next.id;
@@ -83,6 +83,11 @@ export function markCut(conversation: Conversation): Conversation {
     node.kind === 'answer' && node.status === 'streaming' ? { ...node, status: 'cut' } : node,
   ]);
   return { ...conversation, nodes: Object.fromEntries(nodes) };
+}
+
+/** Two copies of one conversation that grew in different tabs: all turns of both, and where they differ the first's. */
+export function merged(first: Conversation, second: Conversation): Conversation {
+  return { ...first, nodes: { ...second.nodes, ...first.nodes } };
 }
 
 export function newestFirst(conversations: Conversation[]): Conversation[] {

@@ -26,7 +26,10 @@ export function endingOf(node: AnswerNode, strings: Strings): { text: string; ba
   if (details?.type === 'loop' || (details?.repeats ?? 0) > 1) {
     const sentence = details?.type === 'loop' ? ended.loop : ended.loopObserved;
     const measured = details !== null && details.period !== null && details.repeats !== null;
-    return { text: measured ? `${sentence} (${ended.loopDetail(details.period ?? 0, details.repeats ?? 0)})` : sentence, bad: true };
+    return {
+      text: measured ? `${sentence} (${ended.loopDetail(details.period ?? 0, details.repeats ?? 0)})` : sentence,
+      bad: true,
+    };
   }
   switch (node.finishReason) {
     case 'stop':
@@ -53,7 +56,9 @@ function Figures({ node }: { node: AnswerNode }): JSX.Element | null {
   const parts = [
     strings.figures.tokens(formatCount(figures.completionTokens)),
     figures.decodeRate === null ? null : strings.figures.rate(formatRate(figures.decodeRate)),
-    figures.queueMs !== null && figures.queueMs >= 1000 ? strings.figures.queued(formatDuration(figures.queueMs, strings)) : null,
+    figures.queueMs !== null && figures.queueMs >= 1000
+      ? strings.figures.queued(formatDuration(figures.queueMs, strings))
+      : null,
   ];
   return <span class="answer-figures">{parts.filter((part) => part !== null).join(' · ')}</span>;
 }
@@ -106,7 +111,12 @@ export function AnswerView(props: {
         <>
           <Ending node={node}>
             {mayContinue && (
-              <button type="button" class="button" disabled={props.busy} onClick={() => answers.goOn(conversation, node.id)}>
+              <button
+                type="button"
+                class="button"
+                disabled={props.busy}
+                onClick={() => answers.goOn(conversation, node.id)}
+              >
                 <Icon name="forward" />
                 {strings.goOn}
               </button>
@@ -115,7 +125,12 @@ export function AnswerView(props: {
           <div class="actions">
             <Versions conversation={conversation} node={node} busy={props.busy} />
             <CopyButton text={node.text} />
-            <IconButton icon="retry" label={strings.retry} disabled={props.busy} onClick={() => answers.retry(conversation, node.id)} />
+            <IconButton
+              icon="retry"
+              label={strings.retry}
+              disabled={props.busy}
+              onClick={() => answers.retry(conversation, node.id)}
+            />
             <Figures node={node} />
           </div>
         </>

@@ -17,7 +17,9 @@ export function Chat(props: {
   const strings = useStrings();
   const loaded = useApp((state) => state.loaded);
   const currentId = useApp((state) => state.currentId);
-  const conversation = useApp((state) => (state.currentId === null ? null : (state.conversations[state.currentId] ?? null)));
+  const conversation = useApp((state) =>
+    state.currentId === null ? null : (state.conversations[state.currentId] ?? null),
+  );
   const unreachable = useApp((state) => state.server.reachable === false);
   const keepsNothing = useApp((state) => state.keepsNothing);
   const [editing, setEditing] = useState<string | null>(null);
@@ -34,13 +36,32 @@ export function Chat(props: {
       <header class="chat-head">
         {!props.listOpen && <IconButton icon="list" label={strings.openList} onClick={props.onList} />}
         <h1>{conversation?.title ?? ''}</h1>
-        <IconButton icon="keyboard" class="no-touch" label={strings.shortcuts} onClick={() => props.onPanel('help')} />
+        <IconButton
+          icon="keyboard"
+          class="no-touch"
+          label={strings.shortcuts}
+          onClick={() => props.onPanel('help')}
+        />
         <IconButton icon="gear" label={strings.settings} onClick={() => props.onPanel('settings')} />
       </header>
-      {unreachable && <p class="banner" role="alert">{strings.unreachable}</p>}
-      {keepsNothing && <p class="banner" role="alert">{strings.keepsNothing}</p>}
+      {unreachable && (
+        <p class="banner" role="alert">
+          {strings.unreachable}
+        </p>
+      )}
+      {keepsNothing && (
+        <p class="banner" role="alert">
+          {strings.keepsNothing}
+        </p>
+      )}
       {conversation && path.length > 0 ? (
-        <Thread key={conversation.id} conversation={conversation} path={path} editing={editing} onEdit={setEditing} />
+        <Thread
+          key={conversation.id}
+          conversation={conversation}
+          path={path}
+          editing={editing}
+          onEdit={setEditing}
+        />
       ) : (
         <div class="greeting">
           {loaded && <h2>{strings.greeting}</h2>}

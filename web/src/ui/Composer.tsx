@@ -16,12 +16,20 @@ interface Draft {
 const drafts = new Map<string, Draft>();
 const noDraft: Draft = { text: '', images: [] };
 
-function useImages(draft: Draft, add: (urls: string[]) => void): { problem: string; take: (files: File[]) => void } {
+function useImages(
+  draft: Draft,
+  add: (urls: string[]) => void,
+): { problem: string; take: (files: File[]) => void } {
   const strings = useStrings();
   const [problem, setProblem] = useState('');
   const take = (files: File[]): void => {
     void Promise.all(files.map((file) => readImage(file, strings))).then((results) => {
-      setProblem(results.map((result) => ('problem' in result ? result.problem : '')).join(' ').trim());
+      setProblem(
+        results
+          .map((result) => ('problem' in result ? result.problem : ''))
+          .join(' ')
+          .trim(),
+      );
       add(results.flatMap((result) => ('url' in result ? [result.url] : [])));
     });
   };
@@ -78,7 +86,9 @@ export function Composer(props: { conversationId: string | null; onEditLast: () 
     drafts.set(name, next);
     setDraft(next);
   };
-  const { problem, take } = useImages(draft, (urls) => change({ ...(drafts.get(name) ?? draft), images: [...draft.images, ...urls] }));
+  const { problem, take } = useImages(draft, (urls) =>
+    change({ ...(drafts.get(name) ?? draft), images: [...draft.images, ...urls] }),
+  );
   const over = useDrop(vision, take);
   const empty = draft.text.trim() === '' && draft.images.length === 0;
 
@@ -120,7 +130,11 @@ export function Composer(props: { conversationId: string | null; onEditLast: () 
           ))}
         </ul>
       )}
-      {problem !== '' && <p class="warning" role="alert">{problem}</p>}
+      {problem !== '' && (
+        <p class="warning" role="alert">
+          {problem}
+        </p>
+      )}
       <div class="composer-row">
         {vision && <IconButton icon="image" label={strings.attach} onClick={() => file.current?.click()} />}
         <textarea
@@ -138,10 +152,19 @@ export function Composer(props: { conversationId: string | null; onEditLast: () 
         {live === null ? (
           <IconButton icon="send" class="main" id="send" label={strings.send} disabled={empty} onClick={send} />
         ) : (
-          <IconButton icon="stop" class="main" id="stop" label={strings.stop} disabled={live.stopping} onClick={() => answers.stop(name)} />
+          <IconButton
+            icon="stop"
+            class="main"
+            id="stop"
+            label={strings.stop}
+            disabled={live.stopping}
+            onClick={() => answers.stop(name)}
+          />
         )}
       </div>
-      <span id="composer-hint" class="unseen">{isTouch() ? strings.writeHintTouch : strings.writeHint}</span>
+      <span id="composer-hint" class="unseen">
+        {isTouch() ? strings.writeHintTouch : strings.writeHint}
+      </span>
       <input
         ref={file}
         id="image-file"

@@ -27,15 +27,17 @@ function finalFigures(node: AnswerNode | undefined): Shown {
   };
 }
 
+function about(count: number, ms: number): string | null {
+  return count < 2 || ms < 250 ? null : `≈ ${formatRate((count / ms) * 1000)}`;
+}
+
 /** Estimates from what has arrived: a chunk is about a token. `before`: tokens of the context until now. */
 export function liveFigures(live: Live, before: number | null, now: number): Shown {
-  const about = (count: number, since: number | null): string | null =>
-    since === null || count < 2 || now - since < 250 ? null : `≈ ${formatRate((count / (now - since)) * 1000)}`;
-  const reading = live.firstTokenAt === null;
-  const prompt = live.prefill?.total ?? before;
+  const { prefill, firstTokenAt } = live;
+  const prompt = prefill?.total ?? before;
   return {
-    prefill: reading && live.prefill ? about(live.prefill.done, live.beganAt) : null,
-    decode: about(live.pieces, live.firstTokenAt),
+    prefill: prefill && about(prefill.done - prefill.doneAtFirst, prefill.lastAt - prefill.firstAt),
+    decode: firstTokenAt === null ? null : about(live.pieces, now - firstTokenAt),
     cached: null,
     usedTokens: prompt === null ? null : prompt + live.pieces,
   };
@@ -64,7 +66,13 @@ function FigureName({ name }: { name: string }): JSX.Element {
   return <dt>{names[name]}</dt>;
 }
 
-export function FiguresLine({ conversationId, path }: { conversationId: string | null; path: ChatNode[] }): JSX.Element {
+export function FiguresLine({
+  conversationId,
+  path,
+}: {
+  conversationId: string | null;
+  path: ChatNode[];
+}): JSX.Element {
   const strings = useStrings();
   const live = useApp((state) => (conversationId === null ? null : (state.live[conversationId] ?? null)));
   const context = useApp((state) => state.server.props?.contextTokens ?? null);
@@ -76,14 +84,18 @@ export function FiguresLine({ conversationId, path }: { conversationId: string |
   const { figures } = strings;
   const used = shown.usedTokens ?? 0;
   const knowsUsed = live === null || shown.usedTokens !== null;
-  const about = live === null ? '' : '≈ ';
+  const mark = live === null ? '' : '≈ ';
   return (
     <dl class="figures" aria-label={figures.title} title={figures.explain}>
       <Figure name="prefill" value={shown.prefill && figures.rate(shown.prefill)} />
       <Figure name="decode" value={shown.decode && figures.rate(shown.decode)} />
       <Figure name="cached" value={shown.cached} />
-      {context !== null && knowsUsed && <Figure name="context" value={figures.ofTokens(about + formatTokens(used), formatTokens(context))} />}
-      {context !== null && used > 0 && <meter class="context-meter" min={0} max={context} high={context * 0.85} value={used} aria-hidden="true" />}
+      {context !== null && knowsUsed && (
+        <Figure name="context" value={figures.ofTokens(mark + formatTokens(used), formatTokens(context))} />
+      )}
+      {context !== null && used > 0 && (
+        <meter class="context-meter" min={0} max={context} high={context * 0.85} value={used} aria-hidden="true" />
+      )}
       {load !== null && load.slots > 1 && <Figure name="busy" value={figures.slots(load.busy, load.slots)} />}
       {load !== null && <Figure name="queue" value={formatCount(load.waiting)} />}
     </dl>

@@ -26,6 +26,11 @@ export function KeyDialog(): JSX.Element {
             onInput={(event) => setKey(event.currentTarget.value)}
           />
         </label>
+        {app.client.key !== '' && (
+          <p class="warning" role="alert">
+            {strings.keyWrong}
+          </p>
+        )}
         <p class="hint">{strings.keyHint}</p>
         <div class="buttons">
           <button type="submit" class="button primary" disabled={key.trim() === ''}>

@@ -52,7 +52,11 @@ export function Markdown({ text, growing }: { text: string; growing: boolean }):
         block.kind === 'code' ? (
           <Code key={index} language={block.language} text={block.text} />
         ) : (
-          <MarkdownBlock key={index} raw={growing && index === last ? mended(block.raw) : block.raw} definitions={definitions} />
+          <MarkdownBlock
+            key={index}
+            raw={growing && index === last ? mended(block.raw) : block.raw}
+            definitions={definitions}
+          />
         ),
       )}
     </div>
@@ -65,7 +69,12 @@ function useAnnouncements(split: Split, growing: boolean): void {
   const finished = growing ? split.blocks.length - 1 : split.blocks.length;
   useEffect(() => {
     if (finished <= read.current) return;
-    announce(split.blocks.slice(read.current, finished).map((block) => block.raw).join('\n'));
+    announce(
+      split.blocks
+        .slice(read.current, finished)
+        .map((block) => block.raw)
+        .join('\n'),
+    );
     read.current = finished;
   }, [finished]);
 }

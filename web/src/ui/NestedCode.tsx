@@ -15,7 +15,9 @@ export function NestedCode({ html }: { html: SafeHtml }): JSX.Element {
   return (
     <>
       <div class="block" ref={root} dangerouslySetInnerHTML={{ __html: html }} />
-      {codes.map((code, index) => createPortal(<CopyCodeButton key={index} text={code.querySelector('code')?.textContent ?? ''} />, code))}
+      {codes.map((code, index) =>
+        createPortal(<CopyCodeButton key={index} text={code.querySelector('code')?.textContent ?? ''} />, code),
+      )}
     </>
   );
 }

@@ -20,7 +20,8 @@ const narrow = matchMedia('(max-width: 760px)');
 
 function lastAnswerText(parts: Parts): string | null {
   const conversation = parts.app.current();
-  const answer = conversation && pathTo(conversation, conversation.leaf).findLast((node) => node.kind === 'answer');
+  const answer =
+    conversation && pathTo(conversation, conversation.leaf).findLast((node) => node.kind === 'answer');
   return answer?.kind === 'answer' ? answer.text : null;
 }
 
@@ -41,15 +42,18 @@ export function Page({ parts }: { parts: Parts }): JSX.Element {
     else document.documentElement.dataset['theme'] = theme;
   }, [theme, tag]);
 
-  const act = useCallback((shortcut: Shortcut): void => {
-    const { currentId } = parts.app.state;
-    if (shortcut === 'stop' && currentId !== null) parts.answers.stop(currentId);
-    if (shortcut === 'new') parts.library.select(null);
-    if (shortcut === 'new' || shortcut === 'write') focusComposer();
-    if (shortcut === 'list') setListOpen((open) => !open);
-    if (shortcut === 'settings' || shortcut === 'help') setPanel(shortcut);
-    if (shortcut === 'copy') void copyText(lastAnswerText(parts) ?? '');
-  }, [parts]);
+  const act = useCallback(
+    (shortcut: Shortcut): void => {
+      const { currentId } = parts.app.state;
+      if (shortcut === 'stop' && currentId !== null) parts.answers.stop(currentId);
+      if (shortcut === 'new') parts.library.select(null);
+      if (shortcut === 'new' || shortcut === 'write') focusComposer();
+      if (shortcut === 'list') setListOpen((open) => !open);
+      if (shortcut === 'settings' || shortcut === 'help') setPanel(shortcut);
+      if (shortcut === 'copy') void copyText(lastAnswerText(parts) ?? '');
+    },
+    [parts],
+  );
 
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {

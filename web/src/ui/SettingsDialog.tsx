@@ -9,7 +9,15 @@ import { useApp, useParts, useStrings } from './context';
 import { Dialog } from './Dialog';
 import { NumberField, SelectField, TextField } from './fields';
 
-function Section({ title, hint, children }: { title: string; hint?: string; children: ComponentChildren }): JSX.Element {
+function Section({
+  title,
+  hint,
+  children,
+}: {
+  title: string;
+  hint?: string;
+  children: ComponentChildren;
+}): JSX.Element {
   return (
     <fieldset>
       <legend>{title}</legend>
@@ -28,12 +36,57 @@ function Numbers({ sampling, set }: { sampling: Sampling; set: SetSampling }): J
   const whole = { whole: true };
   return (
     <div class="grid">
-      <NumberField label={strings.temperature} value={sampling.temperature} min={0} max={5} placeholder={placeholder('temperature')} onChange={(temperature) => set({ temperature })} />
-      <NumberField label={strings.topP} value={sampling.topP} min={0} max={1} placeholder={placeholder('top_p')} onChange={(topP) => set({ topP })} />
-      <NumberField label={strings.topK} value={sampling.topK} min={0} max={1000000} {...whole} placeholder={placeholder('top_k')} onChange={(topK) => set({ topK })} />
-      <NumberField label={strings.minP} value={sampling.minP} min={0} max={1} placeholder={placeholder('min_p')} onChange={(minP) => set({ minP })} />
-      <NumberField label={strings.seed} value={sampling.seed} min={0} max={Number.MAX_SAFE_INTEGER} {...whole} placeholder={placeholder('seed')} onChange={(seed) => set({ seed })} />
-      <NumberField label={strings.maxTokens} value={sampling.maxTokens} min={1} max={10000000} {...whole} placeholder={placeholder('max_tokens')} onChange={(maxTokens) => set({ maxTokens })} />
+      <NumberField
+        label={strings.temperature}
+        value={sampling.temperature}
+        min={0}
+        max={5}
+        placeholder={placeholder('temperature')}
+        onChange={(temperature) => set({ temperature })}
+      />
+      <NumberField
+        label={strings.topP}
+        value={sampling.topP}
+        min={0}
+        max={1}
+        placeholder={placeholder('top_p')}
+        onChange={(topP) => set({ topP })}
+      />
+      <NumberField
+        label={strings.topK}
+        value={sampling.topK}
+        min={0}
+        max={1000000}
+        {...whole}
+        placeholder={placeholder('top_k')}
+        onChange={(topK) => set({ topK })}
+      />
+      <NumberField
+        label={strings.minP}
+        value={sampling.minP}
+        min={0}
+        max={1}
+        placeholder={placeholder('min_p')}
+        onChange={(minP) => set({ minP })}
+      />
+      <NumberField
+        label={strings.seed}
+        value={sampling.seed}
+        min={0}
+        max={Number.MAX_SAFE_INTEGER}
+        {...whole}
+        placeholder={placeholder('seed')}
+        onChange={(seed) => set({ seed })}
+      />
+      <NumberField
+        label={strings.maxTokens}
+        value={sampling.maxTokens}
+        min={1}
+        max={10000000}
+        {...whole}
+        placeholder={placeholder('max_tokens')}
+        onChange={(maxTokens) => set({ maxTokens })}
+      />
     </div>
   );
 }
@@ -47,8 +100,20 @@ function Choices({ sampling, set }: { sampling: Sampling; set: SetSampling }): J
   };
   return (
     <div class="grid">
-      <SelectField label={strings.effort} value={sampling.effort} unset={unset('reasoning_effort')} names={strings.effortNames} onChange={(effort) => set({ effort })} />
-      <SelectField label={strings.loopGuard} value={sampling.loopGuard} unset={unset('loop_guard')} names={strings.loopGuardNames} onChange={(loopGuard) => set({ loopGuard })} />
+      <SelectField
+        label={strings.effort}
+        value={sampling.effort}
+        unset={unset('reasoning_effort')}
+        names={strings.effortNames}
+        onChange={(effort) => set({ effort })}
+      />
+      <SelectField
+        label={strings.loopGuard}
+        value={sampling.loopGuard}
+        unset={unset('loop_guard')}
+        names={strings.loopGuardNames}
+        onChange={(loopGuard) => set({ loopGuard })}
+      />
     </div>
   );
 }
@@ -61,7 +126,17 @@ function ToolsField({ sampling, set }: { sampling: Sampling; set: SetSampling })
     setText(next);
     if (next.trim() === '' || readTools(next) !== null) set({ tools: next.trim() });
   };
-  return <TextField label={strings.tools} rows={3} code value={text} placeholder={strings.toolsHint} problem={good ? '' : strings.toolsWrong} onChange={change} />;
+  return (
+    <TextField
+      label={strings.tools}
+      rows={3}
+      code
+      value={text}
+      placeholder={strings.toolsHint}
+      problem={good ? '' : strings.toolsWrong}
+      onChange={change}
+    />
+  );
 }
 
 function SamplingFields(): JSX.Element {
@@ -77,12 +152,26 @@ function SamplingFields(): JSX.Element {
   const lines = (text: string): string[] => text.split('\n').filter((line) => line !== '');
   return (
     <div key={generation} class="sampling">
-      <TextField label={strings.systemPrompt} rows={3} value={sampling.systemPrompt} placeholder={strings.systemPromptHint} onChange={(systemPrompt) => set({ systemPrompt })} />
+      <TextField
+        label={strings.systemPrompt}
+        rows={3}
+        value={sampling.systemPrompt}
+        placeholder={strings.systemPromptHint}
+        onChange={(systemPrompt) => set({ systemPrompt })}
+      />
       <Choices sampling={sampling} set={set} />
       <Numbers sampling={sampling} set={set} />
-      <TextField label={strings.stopStrings} rows={2} code initial={sampling.stop.join('\n')} onChange={(text) => set({ stop: lines(text) })} />
+      <TextField
+        label={strings.stopStrings}
+        rows={2}
+        code
+        initial={sampling.stop.join('\n')}
+        onChange={(text) => set({ stop: lines(text) })}
+      />
       <ToolsField sampling={sampling} set={set} />
-      <button type="button" class="button" onClick={reset}>{strings.reset}</button>
+      <button type="button" class="button" onClick={reset}>
+        {strings.reset}
+      </button>
     </div>
   );
 }
@@ -92,13 +181,20 @@ export function SettingsDialog({ onClose }: { onClose: () => void }): JSX.Elemen
   const { app } = useParts();
   const { theme, language } = useApp((state) => state.preferences);
   const { models, model } = useApp((state) => state.server);
-  const languageNames = Object.fromEntries(Object.entries(languages).map(([tag, { languageName }]) => [tag, languageName]));
+  const languageNames = Object.fromEntries(
+    Object.entries(languages).map(([tag, { languageName }]) => [tag, languageName]),
+  );
   const modelNames = Object.fromEntries(models.map((name) => [name, name]));
   return (
     <Dialog title={strings.settings} class="side" onClose={onClose}>
       <Section title={strings.appearance}>
         <div class="grid">
-          <SelectField<Theme> label={strings.theme} value={theme} names={strings.themeNames} onChange={(choice) => app.setPreferences({ theme: choice ?? 'system' })} />
+          <SelectField<Theme>
+            label={strings.theme}
+            value={theme}
+            names={strings.themeNames}
+            onChange={(choice) => app.setPreferences({ theme: choice ?? 'system' })}
+          />
           <SelectField
             label={strings.language}
             value={language === 'system' ? null : language}
@@ -110,7 +206,12 @@ export function SettingsDialog({ onClose }: { onClose: () => void }): JSX.Elemen
       </Section>
       <Section title={strings.model} hint={strings.samplingFor}>
         {models.length > 1 ? (
-          <SelectField label={strings.model} value={model} names={modelNames} onChange={(choice) => app.setServer({ model: choice ?? '' })} />
+          <SelectField
+            label={strings.model}
+            value={model}
+            names={modelNames}
+            onChange={(choice) => app.setServer({ model: choice ?? '' })}
+          />
         ) : (
           <p class="model-name">{model}</p>
         )}

@@ -49,7 +49,7 @@ interface ItemProps {
 
 const Item = memo((props: ItemProps): JSX.Element => {
   const strings = useStrings();
-  const { library } = useParts();
+  const { answers, library } = useParts();
   const { id, title } = props;
   const live = useApp((state) => id in state.live);
   const [state, setState] = useState<'renaming' | 'removing' | null>(null);
@@ -62,16 +62,34 @@ const Item = memo((props: ItemProps): JSX.Element => {
     library.select(id);
     props.onChosen();
   };
-  if (state === 'renaming') return <li><TitleField title={title} onDone={done} /></li>;
+  const remove = (): void => {
+    answers.stop(id);
+    library.remove(id);
+  };
+  if (state === 'renaming')
+    return (
+      <li>
+        <TitleField title={title} onDone={done} />
+      </li>
+    );
   return (
     <li class={props.current ? 'current' : ''}>
-      <button type="button" class="conversation" aria-current={props.current ? 'page' : undefined} onClick={choose}>
+      <button
+        type="button"
+        class="conversation"
+        aria-current={props.current ? 'page' : undefined}
+        onClick={choose}
+      >
         <span>{shown}</span>
         {live && <i class="pulse" aria-hidden="true" />}
       </button>
       <span class="item-actions">
         <IconButton icon="edit" label={`${strings.rename}: ${shown}`} onClick={() => setState('renaming')} />
-        <IconButton icon="export" label={`${strings.exportOne}: ${shown}`} onClick={() => download('conversation.json', library.export(id))} />
+        <IconButton
+          icon="export"
+          label={`${strings.exportOne}: ${shown}`}
+          onClick={() => download('conversation.json', library.export(id))}
+        />
         <IconButton icon="trash" label={`${strings.remove}: ${shown}`} onClick={() => setState('removing')} />
       </span>
       {state === 'removing' && (
@@ -79,7 +97,7 @@ const Item = memo((props: ItemProps): JSX.Element => {
           title={strings.remove}
           question={strings.removeQuestion(shown)}
           action={strings.remove}
-          onAction={() => library.remove(id)}
+          onAction={remove}
           onClose={() => setState(null)}
         />
       )}
@@ -99,10 +117,23 @@ function Transfer(): JSX.Element {
   };
   return (
     <footer>
-      <button type="button" class="quiet" onClick={() => field.current?.click()}>{strings.import}</button>
-      <button type="button" class="quiet" onClick={() => download('conversations.json', library.export(null))}>{strings.exportAll}</button>
-      <input ref={field} type="file" accept="application/json,.json" hidden id="import-file" onChange={(event) => void onFile(event.currentTarget)} />
-      <p class="hint" role="status">{told}</p>
+      <button type="button" class="quiet" onClick={() => field.current?.click()}>
+        {strings.import}
+      </button>
+      <button type="button" class="quiet" onClick={() => download('conversations.json', library.export(null))}>
+        {strings.exportAll}
+      </button>
+      <input
+        ref={field}
+        type="file"
+        accept="application/json,.json"
+        hidden
+        id="import-file"
+        onChange={(event) => void onFile(event.currentTarget)}
+      />
+      <p class="hint" role="status">
+        {told}
+      </p>
     </footer>
   );
 }

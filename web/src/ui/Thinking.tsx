@@ -16,7 +16,8 @@ export function Thinking({ node, live }: { node: AnswerNode; live: Live | null }
   const now = useClock(thinkingNow);
   let title = strings.thoughtUntimed;
   if (node.thinkingMs !== null) title = strings.thought(formatDuration(node.thinkingMs, strings));
-  else if (thinkingNow && live?.thinkingSince != null) title = strings.thinkingNow(formatDuration(now - live.thinkingSince, strings));
+  else if (thinkingNow && live?.thinkingSince != null)
+    title = strings.thinkingNow(formatDuration(now - live.thinkingSince, strings));
   return (
     <div class={`thinking ${thinkingNow ? 'now' : ''}`}>
       <button type="button" class="fold" aria-expanded={open} onClick={() => setOpen(!open)}>

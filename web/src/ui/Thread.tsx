@@ -13,7 +13,9 @@ import { UserMessage } from './UserMessage';
 /** A turn looks the same until its own node changes; the conversation around it changes with every frame. */
 function sameTurn(before: object, after: object): boolean {
   const now = new Map<string, unknown>(Object.entries(after));
-  return Object.entries(before).every(([name, value]) => name === 'conversation' || Object.is(value, now.get(name)));
+  return Object.entries(before).every(
+    ([name, value]) => name === 'conversation' || Object.is(value, now.get(name)),
+  );
 }
 
 const Question = memo(UserMessage, sameTurn);
@@ -44,7 +46,16 @@ export function Thread(props: {
           {path.map((node) => {
             if (node.kind === 'user') {
               const edited = props.editing === node.id;
-              return <Question key={node.id} conversation={conversation} node={node} busy={live !== null} editing={edited} onEdit={props.onEdit} />;
+              return (
+                <Question
+                  key={node.id}
+                  conversation={conversation}
+                  node={node}
+                  busy={live !== null}
+                  editing={edited}
+                  onEdit={props.onEdit}
+                />
+              );
             }
             if (node.kind === 'tool') return <ToolResults key={node.id} conversation={conversation} node={node} />;
             const own = live?.answerId === node.id ? live : null;
@@ -62,7 +73,13 @@ export function Thread(props: {
         </div>
       </div>
       {away && (
-        <button type="button" class="to-latest" aria-label={strings.toLatest} title={strings.toLatest} onClick={toEnd}>
+        <button
+          type="button"
+          class="to-latest"
+          aria-label={strings.toLatest}
+          title={strings.toLatest}
+          onClick={toEnd}
+        >
           <Icon name="down" />
         </button>
       )}

@@ -43,13 +43,23 @@ export function ToolCalls(props: {
   const state = whole ? 'whole' : node.status === 'streaming' ? 'growing' : 'broken';
   return (
     <div class="tool-calls">
-      {node.toolCalls.map((call, index) => <Call key={index} call={call} state={state} />)}
+      {node.toolCalls.map((call, index) => (
+        <Call key={index} call={call} state={state} />
+      ))}
       {whole && props.last && <ResultForm {...props} />}
     </div>
   );
 }
 
-function ResultForm({ conversation, node, busy }: { conversation: Conversation; node: AnswerNode; busy: boolean }): JSX.Element {
+function ResultForm({
+  conversation,
+  node,
+  busy,
+}: {
+  conversation: Conversation;
+  node: AnswerNode;
+  busy: boolean;
+}): JSX.Element {
   const strings = useStrings();
   const { answers } = useParts();
   const [texts, setTexts] = useState<string[]>([]);
@@ -75,7 +85,9 @@ function ResultForm({ conversation, node, busy }: { conversation: Conversation; 
           />
         </label>
       ))}
-      <button type="submit" class="button" disabled={busy}>{strings.sendResults}</button>
+      <button type="submit" class="button" disabled={busy}>
+        {strings.sendResults}
+      </button>
     </form>
   );
 }

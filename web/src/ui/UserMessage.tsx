@@ -31,11 +31,22 @@ function Editor(props: { node: UserNode; onSend: (text: string) => void; onCance
   };
   return (
     <div class="editor">
-      <textarea ref={field} rows={1} aria-label={strings.edit} value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={onKey} />
+      <textarea
+        ref={field}
+        rows={1}
+        aria-label={strings.edit}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={onKey}
+      />
       <p class="hint">{strings.editNote}</p>
       <div class="buttons">
-        <button type="button" class="button" onClick={props.onCancel}>{strings.cancel}</button>
-        <button type="button" class="button primary" disabled={!usable} onClick={() => props.onSend(text)}>{strings.send}</button>
+        <button type="button" class="button" onClick={props.onCancel}>
+          {strings.cancel}
+        </button>
+        <button type="button" class="button primary" disabled={!usable} onClick={() => props.onSend(text)}>
+          {strings.send}
+        </button>
       </div>
     </div>
   );
@@ -63,7 +74,9 @@ export function UserMessage(props: {
     <section class="turn user" aria-label={strings.you}>
       {node.images.length > 0 && (
         <div class="images">
-          {node.images.map((url, index) => <img key={index} src={url} alt={strings.image(index + 1)} />)}
+          {node.images.map((url, index) => (
+            <img key={index} src={url} alt={strings.image(index + 1)} />
+          ))}
         </div>
       )}
       {props.editing && !props.busy ? (
@@ -75,7 +88,12 @@ export function UserMessage(props: {
         <div class="actions">
           <Versions conversation={conversation} node={node} busy={props.busy} />
           <CopyButton text={node.text} />
-          <IconButton icon="edit" label={strings.edit} disabled={props.busy} onClick={() => props.onEdit(node.id)} />
+          <IconButton
+            icon="edit"
+            label={strings.edit}
+            disabled={props.busy}
+            onClick={() => props.onEdit(node.id)}
+          />
         </div>
       )}
     </section>

@@ -5,7 +5,11 @@ import { versionsOf } from '../state/tree';
 import { useParts, useStrings } from './context';
 import { IconButton } from './icons';
 
-export function Versions(props: { conversation: Conversation; node: ChatNode; busy: boolean }): JSX.Element | null {
+export function Versions(props: {
+  conversation: Conversation;
+  node: ChatNode;
+  busy: boolean;
+}): JSX.Element | null {
   const strings = useStrings();
   const { library } = useParts();
   const versions = versionsOf(props.conversation, props.node);
@@ -17,11 +21,21 @@ export function Versions(props: { conversation: Conversation; node: ChatNode; bu
   };
   return (
     <span class="versions">
-      <IconButton icon="left" label={strings.olderVersion} disabled={props.busy || at === 0} onClick={() => show(at - 1)} />
+      <IconButton
+        icon="left"
+        label={strings.olderVersion}
+        disabled={props.busy || at === 0}
+        onClick={() => show(at - 1)}
+      />
       <span aria-label={strings.versionOf(at + 1, versions.length)}>
         {at + 1}/{versions.length}
       </span>
-      <IconButton icon="right" label={strings.newerVersion} disabled={props.busy || at + 1 === versions.length} onClick={() => show(at + 1)} />
+      <IconButton
+        icon="right"
+        label={strings.newerVersion}
+        disabled={props.busy || at + 1 === versions.length}
+        onClick={() => show(at + 1)}
+      />
     </span>
   );
 }

@@ -39,7 +39,13 @@ function useCopied(): [boolean, (text: string) => void] {
 export function CopyButton({ text }: { text: string }): JSX.Element {
   const strings = useStrings();
   const [copied, copy] = useCopied();
-  return <IconButton icon={copied ? 'check' : 'copy'} label={copied ? strings.copied : strings.copy} onClick={() => copy(text)} />;
+  return (
+    <IconButton
+      icon={copied ? 'check' : 'copy'}
+      label={copied ? strings.copied : strings.copy}
+      onClick={() => copy(text)}
+    />
+  );
 }
 
 export function CopyCodeButton({ text }: { text: string }): JSX.Element {

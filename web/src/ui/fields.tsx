@@ -33,7 +33,11 @@ export function TextField(props: {
         aria-describedby={props.problem ? `${id}-problem` : undefined}
         onInput={(event) => change(event.currentTarget.value)}
       />
-      {props.problem && <span class="warning" id={`${id}-problem`}>{props.problem}</span>}
+      {props.problem && (
+        <span class="warning" id={`${id}-problem`}>
+          {props.problem}
+        </span>
+      )}
     </div>
   );
 }
@@ -77,7 +81,11 @@ export function NumberField(props: {
         aria-describedby={wrong ? `${id}-problem` : undefined}
         onInput={(event) => change(event.currentTarget.value)}
       />
-      {wrong && <span class="warning" id={`${id}-problem`}>{strings.numberWrong(String(props.min), String(props.max))}</span>}
+      {wrong && (
+        <span class="warning" id={`${id}-problem`}>
+          {strings.numberWrong(String(props.min), String(props.max))}
+        </span>
+      )}
     </div>
   );
 }
@@ -98,10 +106,16 @@ export function SelectField<T extends string>(props: {
       <select
         id={id}
         value={props.value ?? ''}
-        onChange={(event) => props.onChange(choices.find(([value]) => value === event.currentTarget.value)?.[0] ?? null)}
+        onChange={(event) =>
+          props.onChange(choices.find(([value]) => value === event.currentTarget.value)?.[0] ?? null)
+        }
       >
         {props.unset !== undefined && <option value="">{props.unset}</option>}
-        {choices.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+        {choices.map(([value, name]) => (
+          <option key={value} value={value}>
+            {name}
+          </option>
+        ))}
       </select>
     </div>
   );

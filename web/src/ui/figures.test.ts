@@ -9,15 +9,31 @@ import { readNumber } from './fields';
 import { formatDuration, formatRate, formatTokens } from './format';
 
 const live: Live = {
-  answerId: '', requestId: null, stopping: false, prefill: { done: 2000, total: 5000 }, beganAt: 0,
-  prefillAt: 0, thinkingSince: null, firstTokenAt: null, pieces: 0,
+  answerId: '',
+  requestId: null,
+  stopping: false,
+  prefill: { done: 3000, total: 5000, doneAtFirst: 1000, firstAt: 100, lastAt: 1100 },
+  beganAt: 0,
+  thinkingSince: null,
+  firstTokenAt: null,
+  pieces: 0,
 };
 
 describe('figures', () => {
   it('are estimated while an answer comes, and marked as estimates', () => {
-    expect(liveFigures(live, null, 1000)).toEqual({ prefill: '≈ 2,000', decode: null, cached: null, usedTokens: 5000 });
+    expect(liveFigures(live, null, 1000)).toEqual({
+      prefill: '≈ 2,000',
+      decode: null,
+      cached: null,
+      usedTokens: 5000,
+    });
     const writing = { ...live, firstTokenAt: 1000, pieces: 50 };
-    expect(liveFigures(writing, null, 3000)).toEqual({ prefill: null, decode: '≈ 25.0', cached: null, usedTokens: 5050 });
+    expect(liveFigures(writing, null, 3000)).toEqual({
+      prefill: null,
+      decode: '≈ 25.0',
+      cached: null,
+      usedTokens: 5050,
+    });
     expect(liveFigures({ ...writing, prefill: null }, null, 3000).usedTokens).toBeNull();
     expect(liveFigures({ ...writing, pieces: 1 }, null, 3000).decode).toBeNull();
   });
@@ -45,7 +61,9 @@ describe('endings', () => {
 
   it('name a loop whatever the finish reason', () => {
     for (const finishReason of ['stop', 'length']) {
-      expect(endingOf({ ...node, finishReason, finishDetails: loop }, en)?.text).toBe('Stopped because it repeated itself. (6 tokens, 9 times)');
+      expect(endingOf({ ...node, finishReason, finishDetails: loop }, en)?.text).toBe(
+        'Stopped because it repeated itself. (6 tokens, 9 times)',
+      );
     }
     expect(endingOf({ ...node, finishDetails: { ...loop, type: 'stop' } }, en)?.text).toMatch(/only observes/);
   });
@@ -60,7 +78,8 @@ describe('readNumber', () => {
   it('takes numbers in range, and a decimal comma', () => {
     expect(readNumber('0,7', 0, 2, false)).toBe(0.7);
     expect(readNumber(' ', 0, 2, false)).toBeNull();
-    for (const text of ['-1', '3', 'NaN', 'Infinity', 'x', '1e999']) expect(readNumber(text, 0, 2, false)).toBeUndefined();
+    for (const text of ['-1', '3', 'NaN', 'Infinity', 'x', '1e999'])
+      expect(readNumber(text, 0, 2, false)).toBeUndefined();
     expect(readNumber('1.5', 0, 2, true)).toBeUndefined();
   });
 });

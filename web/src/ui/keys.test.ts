@@ -3,8 +3,15 @@ import { belongsToInputMethod, composerAction, shortcutOf, type Key } from './ke
 
 function key(change: Partial<Key>): Key {
   return {
-    key: 'Enter', code: 'Enter', keyCode: 13, isComposing: false,
-    shiftKey: false, ctrlKey: false, altKey: false, metaKey: false, ...change,
+    key: 'Enter',
+    code: 'Enter',
+    keyCode: 13,
+    isComposing: false,
+    shiftKey: false,
+    ctrlKey: false,
+    altKey: false,
+    metaKey: false,
+    ...change,
   };
 }
 

@@ -12,8 +12,8 @@ export interface Key {
 }
 
 /**
- * The Enter that ends a Korean, Japanese or Chinese composition belongs to the input method. Chromium and Firefox set
- * isComposing on it; Safari has ended the composition by then and leaves only the key code 229.
+ * The Enter that ends a Korean, Japanese or Chinese composition belongs to the input method. Chromium and Firefox
+ * set isComposing on it; Safari has ended the composition by then and leaves only the key code 229.
  */
 export function belongsToInputMethod(event: Pick<Key, 'isComposing' | 'keyCode'>): boolean {
   return event.isComposing || event.keyCode === 229;
