@@ -50,12 +50,21 @@ void take_delta(const Json& event, Message& message) {
     EXPECT_EQ(block["type"], block_type) << "a delta of another type than its block";
     block[member] = block.value(member, "") + delta[member].get<std::string>();
   };
-  if (delta["type"] == "text_delta") append("text", "text"), ++message.text_deltas;
-  else if (delta["type"] == "thinking_delta") append("thinking", "thinking");
-  else if (delta["type"] == "signature_delta") append("thinking", "signature");
-  else if (delta["type"] == "input_json_delta") append("tool_use", "partial_json"), ++message.input_deltas;
-  else ADD_FAILURE() << event;
-  if (block["type"] == "thinking" && block["signature"] != "") EXPECT_EQ(delta["type"], "signature_delta");
+  const std::string type = delta["type"];
+  if (type == "text_delta") {
+    append("text", "text");
+    ++message.text_deltas;
+  } else if (type == "input_json_delta") {
+    append("tool_use", "partial_json");
+    ++message.input_deltas;
+  } else if (type == "thinking_delta" || type == "signature_delta") {
+    append("thinking", type == "thinking_delta" ? "thinking" : "signature");
+  } else {
+    ADD_FAILURE() << event;
+  }
+  if (block["type"] == "thinking" && block["signature"] != "") {
+    EXPECT_EQ(delta["type"], "signature_delta");
+  }
   if (event.contains("token_ids"))
     for (const Json& id : event["token_ids"]) message.ids.push_back(id);
 }
@@ -82,7 +91,9 @@ Message read_stream(const TestExchange& exchange) {
       continue;
     }
     EXPECT_FALSE(message.start.is_null()) << "before message_start: " << event;
-    if (event.contains("index")) EXPECT_EQ(event["index"], message.content.size() - (open ? 1 : 0)) << event;
+    if (event.contains("index")) {
+      EXPECT_EQ(event["index"], message.content.size() - (open ? 1 : 0)) << event;
+    }
     if (item.name == "content_block_start") {
       EXPECT_FALSE(open || has_delta) << event;
       open = true;
@@ -93,7 +104,9 @@ Message read_stream(const TestExchange& exchange) {
     } else if (item.name == "content_block_stop") {
       EXPECT_TRUE(open) << event;
       open = false;
-      if (message.content.back()["type"] == "thinking") EXPECT_NE(message.content.back()["signature"], "");
+      if (message.content.back()["type"] == "thinking") {
+        EXPECT_NE(message.content.back()["signature"], "");
+      }
     } else if (item.name == "message_delta") {
       EXPECT_FALSE(open || has_delta) << event;
       has_delta = true;
@@ -322,17 +335,26 @@ TEST(MessagesApi, CountsWhatACacheHad) {
   EXPECT_EQ(again.start["usage"]["input_tokens"], cold["input_tokens"]);
 }
 
-TEST(MessagesApi, ContinuesBehindItsOwnAnswer) {
+TEST(MessagesApi, ContinuesBehindItsOwnAnswerInEveryTurn) {
   TestService service(answers("Sure.</think>Calling." + kOpenCalls + kWeather + kCloseCalls + kEos));
-  Json body = with_tools(request(true));
-  body["return_token_ids"] = true;
-  const Json first = service.post(kPath, body)->json();
-  const size_t held = first["prompt_token_ids"].size() + first["token_ids"].size() - 1;
-  body["messages"].push_back({{"role", "assistant"}, {"content", first["content"]}});
-  const Json result{{"type", "tool_result"}, {"tool_use_id", first["content"][2]["id"]}, {"content", "sunny"}};
-  body["messages"].push_back({{"role", "user"}, {"content", Json::array({result})}});
-  const Json second = service.post(kPath, body)->json();
-  EXPECT_EQ(second["usage"]["cache_read_input_tokens"], held) << second;
+  for (const bool drops_thinking : {false, true}) {
+    Json body = with_tools(request(true));
+    body["system"] = drops_thinking ? "I forget." : "I remember.";
+    body["return_token_ids"] = true;
+    size_t held = 0;
+    for (int turn = 0; turn < 5; ++turn) {
+      const Json message = service.post(kPath, body)->json();
+      if (turn > 0) {
+        EXPECT_EQ(message["usage"]["cache_read_input_tokens"], held) << turn;
+      }
+      held = message["prompt_token_ids"].size() + message["token_ids"].size() - 1;
+      Json content = message["content"];
+      if (drops_thinking) content.erase(0);
+      body["messages"].push_back({{"role", "assistant"}, {"content", content}});
+      const Json result{{"type", "tool_result"}, {"tool_use_id", content.back()["id"]}, {"content", "sunny"}};
+      body["messages"].push_back({{"role", "user"}, {"content", Json::array({result})}});
+    }
+  }
 }
 
 TEST(MessagesApi, DropsTheBillingLine) {

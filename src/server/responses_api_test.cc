@@ -216,7 +216,9 @@ TEST(ResponsesApi, MarksADroppedCall) {
   TestService service(answers(kOpenCalls + "<｜DSML｜ invoke name=\"get_weather\">\nnonsense" + kEos));
   const StreamReader streamed = stream(service, with_tools(request()));
   for (const Json& item : streamed.output())
-    if (item["type"] == "function_call") EXPECT_EQ(item["status"], "incomplete");
+    if (item["type"] == "function_call") {
+      EXPECT_EQ(item["status"], "incomplete");
+    }
   EXPECT_EQ(streamed.output().back()["type"], "message");
   EXPECT_EQ(streamed.count("response.function_call_arguments.done"), 0);
 }
