@@ -502,6 +502,13 @@ TEST(ChatApi, NamesWhatIsWrong) {
          "messages");
 }
 
+TEST(ChatApi, AnswersEveryRequest) {
+  ServiceOptions options;
+  options.keep_alive_interval = std::chrono::milliseconds(40);  // the thread behind it runs often
+  TestService service(script_of("x" + kEos), options);
+  for (int request = 0; request < 3000; ++request) EXPECT_EQ(service.get("/health")->status(), 200);
+}
+
 TEST(ChatApi, WantsAKeyIfItHasSome) {
   ServiceOptions options;
   options.api_keys = {"sesame", "other"};

@@ -146,6 +146,7 @@ struct Service::Workers {
       stopping_ = true;
     }
     changed_.notify_all();
+    stopped_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -188,7 +189,7 @@ struct Service::Workers {
     const auto pause = std::clamp(context_.options.keep_alive_interval / 4, std::chrono::milliseconds(10),
                                   std::chrono::milliseconds(1000));
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, pause, [this] { return stopping_; })) {
+    while (!stopped_.wait_for(lock, pause, [this] { return stopping_; })) {
       lock.unlock();
       context_.beat();
       lock.lock();
@@ -198,6 +199,7 @@ struct Service::Workers {
   ServiceContext& context_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable stopped_;  // its own: a task's wake-up must reach a worker
   bool stopping_ = false;
   std::deque<Task> tasks_;
   std::vector<std::thread> threads_;

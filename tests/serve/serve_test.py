@@ -287,4 +287,4 @@ class LifeCycle(unittest.TestCase):
 
 if __name__ == "__main__":
     FATHOM = sys.argv.pop(1)
-    unittest.main(verbosity=0)
+    unittest.main(verbosity=2)
