@@ -103,6 +103,21 @@ TEST(MemoryPlan, AdvisesFewerSessions) {
   EXPECT_NE(plan.report().find("Fewer sessions would fit"), std::string::npos) << plan.report();
 }
 
+TEST(MemoryPlan, CountsTheCachesOfAScheduler) {
+  const Pack pack = open_golden("g2_select");
+  MemoryPlanOptions options{.context_tokens = 100, .sessions = 3};
+  const MemoryPlan bare = plan_memory(pack, options, int64_t{1} << 40);
+  options.is_scheduler = true;
+  options.cache_bytes = 5 << 20;
+  const MemoryPlan plan = plan_memory(pack, options, int64_t{1} << 40);
+  EXPECT_EQ(plan.total_bytes() - bare.total_bytes(), (5 << 20) + 320 * (2 * 16 + 512 * 4));
+  EXPECT_NE(plan.report().find("prefix cache"), std::string::npos);
+  options.disk_queue_bytes = 1 << 20;
+  const MemoryPlan with_disk = plan_memory(pack, options, plan.total_bytes());
+  EXPECT_EQ(with_disk.disk_bytes, (1 << 20) + with_disk.kv_bytes());
+  EXPECT_FALSE(with_disk.fits());
+}
+
 TEST(AvailableMemory, IsPositiveHere) { EXPECT_GT(available_memory_bytes(), int64_t{1} << 20); }
 
 TEST(AvailableMemory, ObeysControlGroupsAlongThePath) {

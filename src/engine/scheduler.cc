@@ -169,7 +169,7 @@ void Scheduler::Impl::run() {
       wake.wait_until(lock, until, is_awake);
     }
   }
-  core->save_slots();
+  core->close();
   publish();
 }
 

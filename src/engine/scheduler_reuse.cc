@@ -100,7 +100,8 @@ std::optional<DiskCachePut> SchedulerCore::keep_on_disk(Slot& slot, std::span<co
   return disk_->put(std::move(saved));
 }
 
-void SchedulerCore::save_slots() {
+void SchedulerCore::close() {
+  loader_.reset();
   if (disk_ == nullptr) return;
   const GenerationClock::time_point end = GenerationClock::now() + std::chrono::milliseconds(options_.disk_flush_ms);
   const auto left_ms = [&] {

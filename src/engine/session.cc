@@ -11,8 +11,6 @@ namespace {
 
 // Shorter additions are cheaper to evaluate again than to copy the state for.
 constexpr int64_t kCheckpointTokensMin = 16;
-// Logits of a scoring step: 16 Mi floats, 64 MiB.
-constexpr int64_t kScoreLogits = int64_t{16} << 20;
 
 int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
   const size_t shorter = std::min(a.size(), b.size());
@@ -298,15 +296,15 @@ Result<std::vector<double>> Session::score(std::span<const int32_t> tokens, cons
 
 // ---- Snapshots and files ----
 
-SavedStateOwner Session::owner() const {
-  const StateShape& shape = model_.state_shape();
+SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens) {
+  const StateShape& shape = model.state_shape();
   // What the serialised form adds to rings and rows is far below 64 bytes a token and a mebibyte.
   const int64_t state_bytes_max =
-      shape.ring_bytes() + shape.cache_bytes(context_tokens()) + 64 * context_tokens() + (int64_t{1} << 20);
-  return {.fingerprint = model_.fingerprint(),
-          .numerics = model_.options().numerics,
-          .vocab_size = model_.config().vocab_size,
-          .context_tokens = context_tokens(),
+      shape.ring_bytes() + shape.cache_bytes(context_tokens) + 64 * context_tokens + (int64_t{1} << 20);
+  return {.fingerprint = model.fingerprint(),
+          .numerics = model.options().numerics,
+          .vocab_size = model.config().vocab_size,
+          .context_tokens = context_tokens,
           .state_bytes_max = state_bytes_max};
 }
 
@@ -340,11 +338,11 @@ Result<void> Session::restore(const SavedState& saved) {
 
 Result<void> Session::save(const std::string& path) const {
   FATHOM_ASSIGN(const SavedState saved, snapshot());
-  return write_saved_state(path, owner(), saved);
+  return write_saved_state(path, saved_state_owner(model_, context_tokens()), saved);
 }
 
 Result<void> Session::load(const std::string& path) {
-  FATHOM_ASSIGN(const SavedState saved, read_saved_state(path, owner()));
+  FATHOM_ASSIGN(const SavedState saved, read_saved_state(path, saved_state_owner(model_, context_tokens())));
   return restore(saved);
 }
 

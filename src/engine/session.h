@@ -38,6 +38,12 @@ struct SyncResult {
 /// Logits [vocab_size] that follow the token at `position`; valid during the call.
 using LogitsFn = std::function<Result<void>(int64_t position, std::span<const float> logits)>;
 
+/// Logits that are held while a prompt is scored: 16 Mi floats, 64 MiB, or a row if that is more.
+inline constexpr int64_t kScoreLogits = int64_t{16} << 20;
+
+/// Whose states sessions and slots of such a model and context write and read.
+SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens);
+
 /// Belongs to the thread that runs its model. The model must live longer.
 class Session {
  public:
@@ -100,7 +106,6 @@ class Session {
   Result<void> run_step(const Segment& segment);
   Result<void> evaluate_from_here(std::span<const int32_t> tokens, const ProgressFn& progress);
   void keep_checkpoint();
-  SavedStateOwner owner() const;
   void forget_tokens();
   void forget_tokens_of_empty_state();
 
