@@ -149,12 +149,17 @@ void Scheduler::Impl::publish() {
 
 // False: there is nothing to do any more, ever.
 bool Scheduler::Impl::take_news() {
-  const std::lock_guard lock(mutex);
-  for (std::shared_ptr<Job>& job : arrived) core->enqueue(std::move(job));
-  arrived.clear();
-  has_news = false;
-  core->set_last_moment(last_moment);
-  return !closing || core->has_work();
+  std::vector<std::shared_ptr<Job>> jobs;
+  bool is_last_call = false;
+  {
+    const std::lock_guard lock(mutex);
+    jobs.swap(arrived);
+    has_news = false;
+    is_last_call = closing;
+    core->set_last_moment(last_moment);
+  }
+  for (std::shared_ptr<Job>& job : jobs) core->enqueue(std::move(job));
+  return !is_last_call || core->has_work();
 }
 
 void Scheduler::Impl::run() {

@@ -195,6 +195,8 @@ void SchedulerCore::keep(Slot& slot, std::span<const float> logits) {
   if (spared > 0 && spared < options_.keep_tokens_min) return;
   std::vector<std::span<const int32_t>> incoming;
   for (const auto& job : waiting_) incoming.push_back(job->tokens);
+  for (const Slot& other : slots_)
+    if (other.job != nullptr && !other.has_begun) incoming.push_back(other.job->tokens);
   cache_.keep(tokens, *slot.state, logits, incoming);
 }
 
