@@ -23,7 +23,8 @@ class SchedulerMiniTest : public testing::Test {
   static Ids prompt(int64_t count, int64_t same_until = 10'000) {
     Ids tokens;
     for (int64_t at = 0; at < count; ++at)
-      tokens.push_back(static_cast<int32_t>((at * 7919 + (at < same_until ? 0 : same_until * 31 + 1)) % 7000 + 100));
+      tokens.push_back(
+          static_cast<int32_t>((at * 7919 + (at < same_until ? 0 : same_until * 31 + 1)) % 7000 + 100));
     return tokens;
   }
   static std::shared_ptr<Recorder> submit(Scheduler& scheduler, GenerationRequest made) {

@@ -65,8 +65,10 @@ Result<void> Scheduler::Impl::check(const GenerationRequest& request) const {
   const int32_t vocab = model.config().vocab_size;
   if (request.sink == nullptr) return Error::invalid("a request needs a sink");
   FATHOM_TRY(check_prompt(request));
-  if (request.max_tokens < -1) return Error::invalid("max_tokens: expected -1 or more, found {}", request.max_tokens);
-  if (request.min_tokens < 0) return Error::invalid("min_tokens: expected 0 or more, found {}", request.min_tokens);
+  if (request.max_tokens < -1)
+    return Error::invalid("max_tokens: expected -1 or more, found {}", request.max_tokens);
+  if (request.min_tokens < 0)
+    return Error::invalid("min_tokens: expected 0 or more, found {}", request.min_tokens);
   for (const int32_t id : request.stop_ids)
     if (id < 0 || id >= vocab) return Error::invalid("stop id {}: expected 0 to {}", id, vocab - 1);
   if (request.top_logprobs < -1 || request.top_logprobs > vocab)
@@ -190,7 +192,8 @@ void Scheduler::shutdown(GenerationClock::time_point deadline) {
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::make(Model& model, const SchedulerOptions& options, DiskCache* disk) {
+Result<std::unique_ptr<Scheduler>> Scheduler::make(Model& model, const SchedulerOptions& options,
+                                                   DiskCache* disk) {
   auto impl = std::make_unique<Impl>(model, options);
   FATHOM_ASSIGN(impl->core, SchedulerCore::make(model, options, disk));
   impl->start();
