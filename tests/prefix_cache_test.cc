@@ -37,7 +37,7 @@ class PrefixCacheTest : public testing::Test {
   }
   bool keep(PrefixCache& cache, const Ids& tokens, bool with_logits = false) {
     auto state = state_of(tokens);
-    return cache.keep(tokens, *state, with_logits ? std::span<const float>(logits_) : std::span<const float>(), {});
+    return cache.keep(tokens, *state, std::span<const float>(logits_).first(with_logits ? 320 : 0), {});
   }
   int64_t one_state_bytes(int64_t tokens) {
     PrefixCache cache(model_->state_shape(), 1 << 30);
@@ -208,7 +208,9 @@ TEST_F(PrefixCacheTest, ChoosesWhatGoes) {
 
   const std::span<const int32_t> incoming[] = {a};
   const auto of_b = state_of(b);
-  for (int round = 0; round < 5; ++round) unwrap(cache.restore(cache.find([&] { Ids d = c; d.push_back(1); return d; }()), *state, logits_));
+  Ids longer = c;
+  longer.push_back(1);
+  for (int round = 0; round < 5; ++round) unwrap(cache.restore(cache.find(longer), *state, logits_));
   ASSERT_TRUE(cache.keep(b, *of_b, {}, incoming));
   EXPECT_EQ(cache.find(ids(70)).reused_tokens, 60);
   EXPECT_EQ(cache.find(c).reused_tokens, 0);

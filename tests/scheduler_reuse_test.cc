@@ -1,8 +1,10 @@
 // What the scheduler evaluates again and what it does not, and that nobody can tell from the answers.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <filesystem>
+#include <fstream>
 
+#include "engine/disk_cache.h"
 #include "engine/scheduler.h"
 #include "scheduler_test_model.h"
 
@@ -256,6 +258,93 @@ TEST_F(SchedulerReuseTest, StatusTellsWhatSlotsHold) {
   EXPECT_EQ(status.statistics.cache_misses, 1);
   tell(*scheduler, ids(30), 5);
   EXPECT_EQ(scheduler->status().statistics.cache_hits, 1);
+}
+
+// ---- The disk ----
+
+class SchedulerDiskTest : public SchedulerReuseTest {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / "scheduler_disk_test";
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  // A process of its own, as far as the folder can tell.
+  struct Run {
+    std::unique_ptr<DiskCache> disk;
+    std::unique_ptr<Scheduler> scheduler;
+  };
+  Run start() {
+    Run run;
+    run.disk = unwrap(DiskCache::open(
+        {.folder = folder_, .owner = saved_state_owner(*model_, 110), .rewind_tokens = 4}));
+    SchedulerOptions small = options(2);
+    small.disk_tokens_min = 8;
+    run.scheduler = unwrap(Scheduler::make(*model_, small, run.disk.get()));
+    return run;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(SchedulerDiskTest, PrefixesOutliveTheProcess) {
+  Told told;
+  {
+    Run run = start();
+    told = tell(*run.scheduler, ids(40), 12);
+    run.scheduler->shutdown(GenerationClock::now());
+    EXPECT_GE(run.scheduler->status().statistics.disk_writes, 2);
+  }
+  Run run = start();
+  const Told next = tell(*run.scheduler, told.then({1, 2, 3}), 6);
+  EXPECT_EQ(next.cached, 51);
+  EXPECT_EQ(next.evaluated, 3 + 1 + 5);
+  EXPECT_EQ(tell(*run.scheduler, ids(40), 6).cached, 40);  // with logits
+  EXPECT_EQ(tell(*run.scheduler, ids(60, 38), 6).cached, 38);
+  EXPECT_GE(run.scheduler->status().statistics.disk_hits, 2);
+  // Below the least that is worth a read.
+  EXPECT_EQ(tell(*run.scheduler, ids(70, 7), 6).cached, 0);
+}
+
+TEST_F(SchedulerDiskTest, DamagedEntriesAreDroppedAndNotMissed) {
+  {
+    Run run = start();
+    tell(*run.scheduler, ids(40), 2);
+  }
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+    if (!entry.is_regular_file() || entry.file_size() < 2000) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1000, std::ios::end);
+    file.put('!');
+  }
+  Run run = start();
+  const Told told = tell(*run.scheduler, ids(50), 6);
+  EXPECT_EQ(told.cached, 0);
+  EXPECT_GT(run.scheduler->status().statistics.disk_dropped, 0);
+}
+
+TEST_F(SchedulerDiskTest, ManyAtOnceAnswerAsAlone) {
+  {
+    Run run = start();
+    for (const int64_t shared : {10, 20, 30}) tell(*run.scheduler, ids(45, shared), 4);
+  }
+  Run run = start();
+  std::vector<std::shared_ptr<Recorder>> recorders;
+  for (int64_t shared = 10; shared < 34; shared += 2) {
+    GenerationRequest made = request(ids(60, shared), 6);
+    auto recorder = std::make_shared<Recorder>();
+    const GenerationId id = submit_id(*run.scheduler, std::move(made), recorder);
+    if (shared % 6 == 0) run.scheduler->cancel(id);
+    recorders.push_back(recorder);
+  }
+  for (int64_t shared = 10; shared < 34; shared += 2) {
+    Recorder& recorder = *recorders[static_cast<size_t>(shared - 10) / 2];
+    const GenerationFinish finish = recorder.wait();
+    EXPECT_EQ(recorder.finishes(), 1);
+    if (finish.cause == FinishCause::kCancelled) continue;
+    EXPECT_EQ(recorder.answer(), session_answer(ids(60, shared), 6, {.temperature = 0})) << shared;
+  }
+  run.scheduler->shutdown(GenerationClock::now());
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST_F(SchedulerTest, SixteenMixedRequestsAnswerAsTheyDoAlone) {
     std::vector<std::shared_ptr<Recorder>> heard_now(kRequests), leavers;
     for (int which = 0; which < kRequests; ++which) {
       heard_now[static_cast<size_t>(which)] = submit(*scheduler, mixed_request(which));
-      if (random() % 3 == 0) heard_now[static_cast<size_t>(random() % static_cast<uint32_t>(which + 1))]->wait_for_tokens(3);
+      if (random() % 3 == 0) heard_now[random() % static_cast<size_t>(which + 1)]->wait_for_tokens(3);
       // Somebody who comes and soon leaves.
       leavers.push_back(std::make_shared<Recorder>());
       GenerationRequest brief = request(ids(40, which), 40);
@@ -248,7 +248,8 @@ TEST_F(SchedulerTest, RefusesWhatCannotRun) {
     return result.ok() ? Error{} : result.error();
   };
   EXPECT_EQ(refused([](auto& made) { made.prompt.clear(); }).code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(refused([](auto& made) { made.prompt[3] = 320; }).message, "token 320 at position 3: expected 0 to 319");
+  EXPECT_EQ(refused([](auto& made) { made.prompt[3] = 320; }).message,
+            "token 320 at position 3: expected 0 to 319");
   EXPECT_EQ(refused([](auto& made) { made.prompt[3] = 306; }).code, ErrorCode::kUnsupported);
   const Error full = refused([](auto& made) { made.prompt = ids(111); });
   EXPECT_EQ(full.code, ErrorCode::kContextFull);
@@ -258,9 +259,10 @@ TEST_F(SchedulerTest, RefusesWhatCannotRun) {
   EXPECT_EQ(refused([](auto& made) { made.stop_ids = {-1}; }).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused([](auto& made) { made.max_tokens = -2; }).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused([](auto& made) { made.sink = nullptr; }).code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(Scheduler::make(*model_, {.slots = 9, .context_tokens = 110}).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(Scheduler::make(*model_, {.slots = 0, .context_tokens = 110}).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(Scheduler::make(*model_, {.slots = 1, .context_tokens = 115}).error().code, ErrorCode::kInvalidArgument);
+  for (const SchedulerOptions& wrong : {SchedulerOptions{.slots = 9, .context_tokens = 110},
+                                        SchedulerOptions{.slots = 0, .context_tokens = 110},
+                                        SchedulerOptions{.slots = 1, .context_tokens = 115}})
+    EXPECT_EQ(Scheduler::make(*model_, wrong).error().code, ErrorCode::kInvalidArgument);
 }
 
 // ---- Leaving ----

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "engine/session.h"
 #include "model/model.h"
 
 namespace fathom {
@@ -106,6 +107,16 @@ MemoryPlan plan_at(const ModelConfig& config, const StateShape& shape, const Wei
   constexpr int64_t kTokenizerBytes = 150, kSamplerBytes = 16;
   plan.host_bytes = int64_t{config.vocab_size} * (kTokenizerBytes + kSamplerBytes) +
                     options.sessions * (int64_t{config.vocab_size} * 4 + options.context_tokens * 8);
+  if (options.is_scheduler) {
+    const int64_t score_rows = std::clamp<int64_t>(kScoreLogits / config.vocab_size, 1, options.step_rows);
+    plan.host_bytes += int64_t{config.vocab_size} *
+                       ((options.sessions - 1) * kSamplerBytes + score_rows * static_cast<int64_t>(sizeof(float)));
+  }
+  plan.cache_bytes = options.cache_bytes;
+  // Beside the queue: a state that is being handed over, and a file that is being read with the state made of it.
+  if (options.disk_queue_bytes > 0)
+    plan.disk_bytes =
+        options.disk_queue_bytes + 3 * (shape.cache_bytes(options.context_tokens) + shape.ring_bytes());
   plan.model_context_tokens = config.max_position_embeddings;
   return plan;
 }
@@ -178,6 +189,8 @@ std::string MemoryPlan::report() const {
   line("KV window rings", rings_bytes, each.empty() ? "" : each.substr(1));
   line("prompt tail", tail_bytes, "while a prompt is read");
   if (checkpoints_bytes > 0) line("checkpoints", checkpoints_bytes, "at most");
+  if (cache_bytes > 0) line("prefix cache", cache_bytes, "at most");
+  if (disk_bytes > 0) line("states to and from the disk", disk_bytes, "at most");
   line("activations", scratch_bytes, fmt::format("{} rows a step", options.step_rows));
   if (working_bytes > 0) line("working memory of operations", working_bytes, "");
   if (engram_fetch_bytes > 0)

@@ -19,6 +19,10 @@ struct MemoryPlanOptions {
   int step_rows = 512;
   int rewind_tokens = 32;
   int64_t checkpoint_bytes = 0;  // of each session
+  /// Sessions are slots of a Scheduler: each has a sampler of its own, and prompts can be scored.
+  bool is_scheduler = false;
+  int64_t cache_bytes = 0;       // SchedulerOptions::cache_bytes
+  int64_t disk_queue_bytes = 0;  // DiskCacheOptions::queue_bytes_max; 0: there is no disk cache
   int io_threads = 8;            // of the Engram reader
   const Backend* backend = nullptr;  // whose working memory counts; null: none
   int64_t program_bytes = 0;         // what the process holds already; see resident_bytes()
@@ -51,6 +55,8 @@ struct MemoryPlan {
   int64_t rings_bytes = 0;  // window rings and open groups, all sessions
   int64_t tail_bytes = 0;   // decoder inputs kept between the chunks of a prompt, all sessions
   int64_t checkpoints_bytes = 0;
+  int64_t cache_bytes = 0;       // prefix cache
+  int64_t disk_bytes = 0;        // states on their way to the disk and from it
   int64_t scratch_bytes = 0;     // activations of a step
   int64_t working_bytes = 0;     // the backend's own
   int64_t engram_fetch_bytes = 0;  // rows of tables on their way, this step's and the next one's
@@ -61,9 +67,11 @@ struct MemoryPlan {
 
   int64_t kv_bytes() const { return rows_bytes + rings_bytes; }
   int64_t session_bytes() const { return kv_bytes() + tail_bytes + checkpoints_bytes; }
+  int64_t caches_bytes() const { return cache_bytes + disk_bytes; }
   /// What does not grow with the number of sessions.
   int64_t fixed_bytes() const {
-    return weights.resident_bytes() + scratch_bytes + working_bytes + engram_fetch_bytes + host_bytes;
+    return weights.resident_bytes() + scratch_bytes + working_bytes + engram_fetch_bytes + host_bytes +
+           caches_bytes();
   }
   int64_t total_bytes() const { return fixed_bytes() + session_bytes(); }
   /// Of the process, with the program itself: what VmHWM will say once every expert has been used, every session

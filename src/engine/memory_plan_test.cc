@@ -41,8 +41,8 @@ TEST(MemoryPlan, WeighsAPackToTheByte) {
   EXPECT_EQ(groups.other_bytes, 0);
 }
 
-TEST(MemoryPlan, CountsTheRealShapeAsTheSpecificationDoes) {
-  // 890 bytes a token of compressed rows and index keys, 528 a row and layer of rings.
+// As in docs/model/backbone.md.
+ModelConfig real_shape() {
   ModelConfig config;
   config.num_layers = 40;
   config.hidden_size = 5120;
@@ -57,6 +57,12 @@ TEST(MemoryPlan, CountsTheRealShapeAsTheSpecificationDoes) {
   config.index_source_layer_ids = {2, 8, 14, 20, 24, 28, 32, 36};
   config.max_position_embeddings = 1048576;
   config.vocab_size = 129280;
+  return config;
+}
+
+TEST(MemoryPlan, CountsTheRealShapeAsTheSpecificationDoes) {
+  // 890 bytes a token of compressed rows and index keys, 528 a row and layer of rings.
+  const ModelConfig config = real_shape();
   const int64_t context = 131072;
   const MemoryPlan plan = plan_memory(
       config, {}, {.context_tokens = context, .sessions = 2, .rewind_tokens = 0}, int64_t{1} << 40);
@@ -64,6 +70,24 @@ TEST(MemoryPlan, CountsTheRealShapeAsTheSpecificationDoes) {
   EXPECT_NEAR(static_cast<double>(plan.rings_bytes), 2.0 * 40 * 128 * 528, 200000);
   EXPECT_EQ(plan.tail_bytes, int64_t{2} * 2541 * (4 * 5120 + 4) * 4);
   EXPECT_TRUE(plan.fits());
+}
+
+// docs/scheduler.md
+TEST(MemoryPlan, ThePagesFiguresOfTheCache) {
+  const ModelConfig config = real_shape();
+  const StateShape shape = make_state_shape(config, Numerics::kOfficial, 32);
+  const int64_t logits = int64_t{config.vocab_size} * 4, tokens = 131072;
+  EXPECT_EQ(shape.rows_bytes(0, tokens) + tokens * 4, 898 * tokens);
+  EXPECT_EQ(shape.windows_bytes(), 3'936'584);
+  EXPECT_EQ(logits, 517'120);
+  EXPECT_EQ(898 * tokens + shape.windows_bytes() + logits, 122'156'360);
+  EXPECT_EQ((shape.windows_bytes() + 897) / 898, 4384);
+  EXPECT_EQ(shape.tail_rows, 2573);
+  int64_t replayed = 0;  // rows of one layer
+  for (int above = 0; above < 20; ++above) replayed += shape.ring_slots + (shape.window - 1) * above;
+  EXPECT_EQ(replayed / 40, 683);
+  EXPECT_EQ((replayed + 19) / 20, 1367);
+  EXPECT_EQ((shape.tail_bytes(tokens) + 500'000) / 1'000'000, 211);
 }
 
 TEST(MemoryPlan, FindsTheLargestContextThatFits) {
@@ -101,6 +125,21 @@ TEST(MemoryPlan, AdvisesFewerSessions) {
   const MemoryPlan plan = plan_memory(pack, options, one + (1 << 20));
   EXPECT_EQ(plan.largest_context_tokens, 0);
   EXPECT_NE(plan.report().find("Fewer sessions would fit"), std::string::npos) << plan.report();
+}
+
+TEST(MemoryPlan, CountsTheCachesOfAScheduler) {
+  const Pack pack = open_golden("g2_select");
+  MemoryPlanOptions options{.context_tokens = 100, .sessions = 3};
+  const MemoryPlan bare = plan_memory(pack, options, int64_t{1} << 40);
+  options.is_scheduler = true;
+  options.cache_bytes = 5 << 20;
+  const MemoryPlan plan = plan_memory(pack, options, int64_t{1} << 40);
+  EXPECT_EQ(plan.total_bytes() - bare.total_bytes(), (5 << 20) + 320 * (2 * 16 + 512 * 4));
+  EXPECT_NE(plan.report().find("prefix cache"), std::string::npos);
+  options.disk_queue_bytes = 1 << 20;
+  const MemoryPlan with_disk = plan_memory(pack, options, plan.total_bytes());
+  EXPECT_EQ(with_disk.disk_bytes, (1 << 20) + with_disk.kv_bytes());
+  EXPECT_FALSE(with_disk.fits());
 }
 
 TEST(AvailableMemory, IsPositiveHere) { EXPECT_GT(available_memory_bytes(), int64_t{1} << 20); }

@@ -328,5 +328,28 @@ TEST(Logprobs, AreOfTheLogitsAsTheyAre) {
   EXPECT_NEAR(*token_logprob(std::vector<float>{1000, 1001}, 0), -std::log1p(std::exp(1.0)), 1e-12);
 }
 
+TEST(Sampler, ChoosesAmongTheAllowed) {
+  std::vector<float> logits(130, 0.0f);
+  logits[3] = 5, logits[70] = 4, logits[129] = 3;
+  auto sampler = Sampler::make({.temperature = 0}, 130).value();
+  std::vector<uint64_t> allowed = {~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
+  EXPECT_EQ(*sampler.sample(logits, {}, allowed), 3);
+  allowed[0] &= ~(uint64_t{1} << 3);
+  EXPECT_EQ(*sampler.sample(logits, {}, allowed), 70);
+  allowed = {0, 0, 2};
+  EXPECT_EQ(*sampler.sample(logits, {}, allowed), 129);
+  allowed = {0, 0, ~uint64_t{3}};  // only bits that stand for no token
+  EXPECT_EQ(sampler.sample(logits, {}, allowed).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(sampler.sample(logits, {}, std::span(allowed).first(2)).error().message,
+            "allowed tokens: expected 3 words, found 2");
+  auto biased = Sampler::make({.temperature = 1, .top_p = 1, .bias = {{.id = 129, .bias = -100}}}, 130).value();
+  allowed = {8, 0, 2};
+  const auto left = biased.distribution(logits, {}, allowed);
+  ASSERT_TRUE(left.ok());
+  ASSERT_EQ(left->size(), 1u);
+  EXPECT_EQ((*left)[0].id, 3);
+  EXPECT_EQ(*sampler.sample(logits, {}), 3);  // nothing is remembered
+}
+
 }  // namespace
 }  // namespace fathom

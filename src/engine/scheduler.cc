@@ -65,8 +65,10 @@ Result<void> Scheduler::Impl::check(const GenerationRequest& request) const {
   const int32_t vocab = model.config().vocab_size;
   if (request.sink == nullptr) return Error::invalid("a request needs a sink");
   FATHOM_TRY(check_prompt(request));
-  if (request.max_tokens < -1) return Error::invalid("max_tokens: expected -1 or more, found {}", request.max_tokens);
-  if (request.min_tokens < 0) return Error::invalid("min_tokens: expected 0 or more, found {}", request.min_tokens);
+  if (request.max_tokens < -1)
+    return Error::invalid("max_tokens: expected -1 or more, found {}", request.max_tokens);
+  if (request.min_tokens < 0)
+    return Error::invalid("min_tokens: expected 0 or more, found {}", request.min_tokens);
   for (const int32_t id : request.stop_ids)
     if (id < 0 || id >= vocab) return Error::invalid("stop id {}: expected 0 to {}", id, vocab - 1);
   if (request.top_logprobs < -1 || request.top_logprobs > vocab)
@@ -149,12 +151,17 @@ void Scheduler::Impl::publish() {
 
 // False: there is nothing to do any more, ever.
 bool Scheduler::Impl::take_news() {
-  const std::lock_guard lock(mutex);
-  for (std::shared_ptr<Job>& job : arrived) core->enqueue(std::move(job));
-  arrived.clear();
-  has_news = false;
-  core->set_last_moment(last_moment);
-  return !closing || core->has_work();
+  std::vector<std::shared_ptr<Job>> jobs;
+  bool is_last_call = false;
+  {
+    const std::lock_guard lock(mutex);
+    jobs.swap(arrived);
+    has_news = false;
+    is_last_call = closing;
+    core->set_last_moment(last_moment);
+  }
+  for (std::shared_ptr<Job>& job : jobs) core->enqueue(std::move(job));
+  return !is_last_call || core->has_work();
 }
 
 void Scheduler::Impl::run() {
@@ -169,7 +176,7 @@ void Scheduler::Impl::run() {
       wake.wait_until(lock, until, is_awake);
     }
   }
-  core->save_slots();
+  core->close();
   publish();
 }
 
@@ -185,7 +192,8 @@ void Scheduler::shutdown(GenerationClock::time_point deadline) {
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::make(Model& model, const SchedulerOptions& options, DiskCache* disk) {
+Result<std::unique_ptr<Scheduler>> Scheduler::make(Model& model, const SchedulerOptions& options,
+                                                   DiskCache* disk) {
   auto impl = std::make_unique<Impl>(model, options);
   FATHOM_ASSIGN(impl->core, SchedulerCore::make(model, options, disk));
   impl->start();

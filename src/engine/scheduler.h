@@ -18,7 +18,7 @@ struct SchedulerOptions {
   int64_t context_tokens = 4096;    // of each slot, prompt and answer together
   int64_t queue_limit = 64;         // requests that wait for a slot; more are refused
   int64_t step_target_us = 50'000;  // of a step that more than one request waits for
-  /// Of a step that has one prompt's rows only. It can be longer: nobody's tokens wait for it, and leaving ends it.
+  /// Of a step of one prompt's rows only. It may be longer: nobody's tokens wait for it, and leaving ends it.
   int64_t alone_target_us = 1'000'000;
   int chunk_rows_min = 8;           // a prompt advances by so many rows, however slow steps are
 

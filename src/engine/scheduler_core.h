@@ -62,7 +62,7 @@ class SchedulerCore {
   GenerationClock::time_point next_deadline() const;
   void describe(GeneratorStatus& status) const;
   /// Hands what the slots hold to the disk cache and waits for it to be written. When nothing runs any more.
-  void save_slots();
+  void close();
 
  private:
   struct Planned {

@@ -74,7 +74,8 @@ bool SchedulerCore::restore_loaded(Slot& slot, const DiskLoader::Loaded& loaded)
   Result<void> restored = slot.state->restore(saved.state);
   if (restored.ok() && slot.position() != held)
     restored = Error::bad_pack("{} tokens, but its state is at position {}", held, slot.position());
-  if (restored.ok() && loaded.match.reused_tokens < held) restored = slot.state->rewind(loaded.match.reused_tokens);
+  if (restored.ok() && loaded.match.reused_tokens < held)
+    restored = slot.state->rewind(loaded.match.reused_tokens);
   if (!restored.ok()) {
     disk_->drop(loaded.match.key, restored.error().message);
     return false;
@@ -93,16 +94,19 @@ std::optional<DiskCachePut> SchedulerCore::keep_on_disk(Slot& slot, std::span<co
   const std::span<const int32_t> tokens = all.first(static_cast<size_t>(slot.position()));
   const std::optional<DiskCacheMatch> there = disk_->find(tokens);
   if (there && slot.position() - there->reused_tokens < spared_min) return std::nullopt;
-  SavedState saved{.tokens = {tokens.begin(), tokens.end()}, .logits = {logits.begin(), logits.end()}, .state = {}};
+  SavedState saved{.tokens = {tokens.begin(), tokens.end()},
+                   .logits = {logits.begin(), logits.end()},
+                   .state = {}};
   Result<std::vector<std::byte>> bytes = slot.state->serialise();
   if (!bytes.ok()) return std::nullopt;
   saved.state = std::move(bytes).value();
   return disk_->put(std::move(saved));
 }
 
-void SchedulerCore::save_slots() {
+void SchedulerCore::close() {
+  loader_.reset();
   if (disk_ == nullptr) return;
-  const GenerationClock::time_point end = GenerationClock::now() + std::chrono::milliseconds(options_.disk_flush_ms);
+  const auto end = GenerationClock::now() + std::chrono::milliseconds(options_.disk_flush_ms);
   const auto left_ms = [&] {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - GenerationClock::now());
     return std::max<int64_t>(0, left.count());
@@ -194,6 +198,8 @@ void SchedulerCore::keep(Slot& slot, std::span<const float> logits) {
   if (spared > 0 && spared < options_.keep_tokens_min) return;
   std::vector<std::span<const int32_t>> incoming;
   for (const auto& job : waiting_) incoming.push_back(job->tokens);
+  for (const Slot& other : slots_)
+    if (other.job != nullptr && !other.has_begun) incoming.push_back(other.job->tokens);
   cache_.keep(tokens, *slot.state, logits, incoming);
 }
 

@@ -3,14 +3,9 @@
 
 #include "base/log.h"
 #include "engine/scheduler_core.h"
+#include "engine/session.h"
 
 namespace fathom {
-namespace {
-
-// Logits of a step that scores a prompt: 16 Mi floats, 64 MiB.
-constexpr int64_t kScoreLogits = int64_t{16} << 20;
-
-}  // namespace
 
 // ---- The plan ----
 

@@ -11,8 +11,6 @@ namespace {
 
 // Shorter additions are cheaper to evaluate again than to copy the state for.
 constexpr int64_t kCheckpointTokensMin = 16;
-// Logits of a scoring step: 16 Mi floats, 64 MiB.
-constexpr int64_t kScoreLogits = int64_t{16} << 20;
 
 int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
   const size_t shorter = std::min(a.size(), b.size());
@@ -342,11 +340,11 @@ Result<void> Session::restore(const SavedState& saved) {
 
 Result<void> Session::save(const std::string& path) const {
   FATHOM_ASSIGN(const SavedState saved, snapshot());
-  return write_saved_state(path, owner(), saved);
+  return write_saved_state(path, saved_state_owner(model_, context_tokens()), saved);
 }
 
 Result<void> Session::load(const std::string& path) {
-  FATHOM_ASSIGN(const SavedState saved, read_saved_state(path, owner()));
+  FATHOM_ASSIGN(const SavedState saved, read_saved_state(path, saved_state_owner(model_, context_tokens())));
   return restore(saved);
 }
 
