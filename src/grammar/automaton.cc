@@ -85,6 +85,7 @@ class Determinizer {
     }
     for (const int32_t it : pending) marks_[static_cast<size_t>(it)] = 0;
     std::sort(known.begin(), known.end());
+    budget_.work -= 4 * static_cast<int64_t>(known.size());  // they are kept: this bounds the memory, too
     return known;
   }
 
@@ -107,9 +108,9 @@ class Determinizer {
     for (const int32_t target : targets) {
       const Set& one = closure(target);
       all.insert(all.end(), one.begin(), one.end());
+      budget_.work -= static_cast<int64_t>(one.size());
+      if (budget_.work < 0) return false;
     }
-    budget_.work -= static_cast<int64_t>(all.size());
-    if (budget_.work < 0) return false;
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (all.empty()) return true;
@@ -140,11 +141,14 @@ class Determinizer {
     }
     // The start is entered without taking anything, and an empty match is not its end but an edge around the call.
     if (id != base_) out_[id].final = final;
-    for (auto& [label, targets] : others) {
-      const auto [kind, token] = label;
-      const bool placed = reach(targets, [&, kind = kind, token = token](uint32_t target) {
-        if (kind == Edge::kCall) out_[id].calls.push_back({token, target});
-        else out_[id].tokens.push_back({token, kind == Edge::kOtherToken, target});
+    for (const auto& entry : others) {
+      const Set& targets = entry.second;
+      const auto& label = entry.first;
+      const Edge kind = label.first;
+      const int32_t named = label.second;
+      const bool placed = reach(targets, [&](uint32_t target) {
+        if (kind == Edge::kCall) out_[id].calls.push_back({named, target});
+        else out_[id].tokens.push_back({named, kind == Edge::kOtherToken, target});
         return count_edge();
       });
       if (!placed) return false;

@@ -361,7 +361,7 @@ TEST(JsonSchema, WalksEndInValidValues) {
            "next":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/node"}]}},"required":["v","next"],"additionalProperties":false}},
            "$ref":"#/$defs/node"})");
   walk(R"({"allOf":[{"type":"object","properties":{"a":{"type":"integer","minimum":1}}},{"properties":{"a":{"maximum":99},
-           "b":{"type":"string","pattern":"x[0-9]"}},"required":["b"]}]})");
+           "b":{"type":"string","pattern":"[x0-9]"}},"required":["b"]}]})");
   walk(R"({"minLength":1,"maxLength":4,"minimum":10,"maximum":12.5,"maxItems":1,"required":["q"]})");
 }
 

@@ -72,7 +72,7 @@ inline std::string random_text(const Grammar& grammar, std::mt19937& random, int
     // Otherwise most walks would be one long string.
     for (const std::string& closer : closers) {
       const int32_t close = static_cast<uint8_t>(closer[0]);
-      if ((step >= steps || random() % 8 == 0) && std::find(ids.begin(), ids.end(), close) != ids.end()) id = close;
+      if (random() % (step >= steps ? 2 : 8) == 0 && std::find(ids.begin(), ids.end(), close) != ids.end()) id = close;
     }
     if (id == kTestEnd) return text;
     mask->accept(id);
