@@ -30,12 +30,22 @@ void check(std::string_view text, const std::vector<std::string>& good, const st
 
 TEST(Grammar, Notation) {
   check("root ::= \"a\" | \"b\" # one\n", {"a", "b"}, {"", "ab", "c"});
-  check("# first\n\nroot ::= x\n  \nx ::= (\n \"a\"\n # inside\n | \"b\"\n) \"c\" |\n \"d\"", {"ac", "bc", "d"}, {"a", "dc"});
-  check("root ::= \"a\"{2} \"b\"{1,} \"c\"{0,2} \"d\"?", {"aab", "aabbcc", "aabd"}, {"ab", "aaccb", "aabccc"});
+  check("# first\n\nroot ::= x\n  \nx ::= (\n \"a\"\n # inside\n | \"b\"\n) \"c\" |\n \"d\"",
+        {"ac", "bc", "d"}, {"a", "dc"});
+  check("root ::= \"a\"{2} \"b\"{1,} \"c\"{0,2} \"d\"?", {"aab", "aabbcc", "aabd"},
+        {"ab", "aaccb", "aabccc"});
   check("root ::= [a-c\\]x-]+ [^a-z\\n]", {"a]-xX", "c\xC3\xA9"}, {"ax", "a\n", "X"});
   check("root ::= \"\\n\\t\\\"\\\\\\x41\\u00e9\\U0001F600\"", {"\n\t\"\\A\xC3\xA9\xF0\x9F\x98\x80"}, {"n"});
-  check("root ::= [\xE3\x81\x81-\xE3\x82\x9F]*", {"", "\xE3\x81\x82\xE3\x82\x9F"}, {"\xE3\x82\xA0", "\xE3\x81"});
-  check("root ::= . .", {"ab", "\n\xF0\x9F\x98\x80"}, {"a", "abc", "\xFF" "a", "\xED\xA0\x80" "a", "\xC0\x80" "a"});
+  check("root ::= [\xE3\x81\x81-\xE3\x82\x9F]*", {"", "\xE3\x81\x82\xE3\x82\x9F"},
+        {"\xE3\x82\xA0", "\xE3\x81"});
+  check("root ::= . .", {"ab", "\n\xF0\x9F\x98\x80"},
+        {"a", "abc",
+         "\xFF"
+         "a",
+         "\xED\xA0\x80"
+         "a",
+         "\xC0\x80"
+         "a"});
   check("root ::= | \"a\"", {"", "a"}, {"b"});
   check("root ::= \"\"", {""}, {"a"});
   check("root::=a-b_C1\r\na-b_C1::=\"x\"\r\n", {"x"}, {""});
@@ -43,18 +53,42 @@ TEST(Grammar, Notation) {
 }
 
 TEST(Grammar, Mistakes) {
-  EXPECT_NE(refusal("root ::= \"a\"\nx ::= \"b").find("line 2, column 7"), std::string::npos) << refusal("root ::= \"a\"\nx ::= \"b");
-  EXPECT_NE(refusal("root ::= x y\nx ::= \"\"").find("line 1, column 12: the rule \"y\" is not defined"), std::string::npos);
+  EXPECT_NE(refusal("root ::= \"a\"\nx ::= \"b").find("line 2, column 7"), std::string::npos)
+      << refusal("root ::= \"a\"\nx ::= \"b");
+  EXPECT_NE(refusal("root ::= x y\nx ::= \"\"").find("line 1, column 12: the rule \"y\" is not defined"),
+            std::string::npos);
   EXPECT_NE(refusal("x ::= \"a\"").find("root"), std::string::npos);
   EXPECT_NE(refusal("root ::= \"a\"\nroot ::= \"b\"").find("line 2, column 1"), std::string::npos);
-  EXPECT_NE(refusal("root ::= \"\\q\"").find("line 1, column 11"), std::string::npos) << refusal("root ::= \"\\q\"");
-  for (const char* bad : {"", "root", "root =", "root ::= [", "root ::= []", "root ::= [b-a]", "root ::= (", "root ::= )", "root ::= \"a\"{",
-                          "root ::= \"a\"{2,1}", "root ::= \"a\"{99999}", "root ::= \"a\"**", "root ::= *", "root ::= \"\\ud800\"",
-                          "root ::= \"\\U00110000\"", "root ::= \"\\x4\"", "root ::= [\\ud800-\\udfff]", "root ::= <think>", "root ::= !x",
-                          "root ::= <[1]", "root ::= <[99999]>", "root ::= <[256]>", "root ::= [\xFF]", "root ::= \"a\" $"})
+  EXPECT_NE(refusal("root ::= \"\\q\"").find("line 1, column 11"), std::string::npos)
+      << refusal("root ::= \"\\q\"");
+  for (const char* bad : {"",
+                          "root",
+                          "root =",
+                          "root ::= [",
+                          "root ::= []",
+                          "root ::= [b-a]",
+                          "root ::= (",
+                          "root ::= )",
+                          "root ::= \"a\"{",
+                          "root ::= \"a\"{2,1}",
+                          "root ::= \"a\"{99999}",
+                          "root ::= \"a\"**",
+                          "root ::= *",
+                          "root ::= \"\\ud800\"",
+                          "root ::= \"\\U00110000\"",
+                          "root ::= \"\\x4\"",
+                          "root ::= [\\ud800-\\udfff]",
+                          "root ::= <think>",
+                          "root ::= !x",
+                          "root ::= <[1]",
+                          "root ::= <[99999]>",
+                          "root ::= <[256]>",
+                          "root ::= [\xFF]",
+                          "root ::= \"a\" $"})
     EXPECT_NE(refusal(bad), "accepted") << bad;
   EXPECT_NE(refusal("root ::= root \"a\" | \"b\"").find("left recursion"), std::string::npos);
-  EXPECT_NE(refusal("root ::= x\nx ::= \"a\"? y\ny ::= \"\" x | \"b\"").find("left recursion"), std::string::npos);
+  EXPECT_NE(refusal("root ::= x\nx ::= \"a\"? y\ny ::= \"\" x | \"b\"").find("left recursion"),
+            std::string::npos);
   EXPECT_NE(refusal("root ::= \"a\" root").find("matches nothing"), std::string::npos);
 }
 
@@ -74,8 +108,8 @@ TEST(Grammar, TokensEndInsideOfCharactersAndTerminals) {
   const auto grammar = compile("root ::= \"x\" [^a-z\"]* \"\\\"\" \"}\"");
   const auto mask = grammar->new_mask();
   mask->accept('x');
-  EXPECT_TRUE(allows(*mask, find("\xE6\x97")));   // two of three bytes
-  EXPECT_FALSE(allows(*mask, find("\xA5\"")));    // a last byte without its first ones
+  EXPECT_TRUE(allows(*mask, find("\xE6\x97")));  // two of three bytes
+  EXPECT_FALSE(allows(*mask, find("\xA5\"")));   // a last byte without its first ones
   EXPECT_TRUE(allows(*mask, find("\"}")));
   EXPECT_FALSE(allows(*mask, find("\",")));
   mask->accept(find("\xE6\x97"));
@@ -140,7 +174,8 @@ TEST(Grammar, NestsAsDeepAsTheAnswerIs) {
 
 TEST(Grammar, AmbiguityStaysSmall) {
   // Each letter has two ways to be read, so n letters have 2^n.
-  const auto grammar = compile("root ::= \"a\" x \"b\" | \"a\" y \"c\" | \"\"\nx ::= root | \"d\" root \ny ::= root | \"e\" root");
+  const auto grammar = compile(
+      "root ::= \"a\" x \"b\" | \"a\" y \"c\" | \"\"\nx ::= root | \"d\" root \ny ::= root | \"e\" root");
   const auto mask = grammar->new_mask();
   for (int k = 0; k < 5000; ++k) mask->accept('a');
   EXPECT_TRUE(allows(*mask, 'b') && allows(*mask, 'c') && allows(*mask, 'd') && !allows(*mask, kTestEnd));
@@ -159,7 +194,8 @@ TEST(Grammar, BombsAreRefused) {
   for (int k = 0; k < 100; ++k) doubling += fmt::format("r{0} ::= r{1} r{1}\n", k, k + 1);
   check(doubling + "r100 ::= \"a\"?", {"", "aaa"}, {"b"});  // shared, so small
   // Deterministic, this would have a million states.
-  check("root ::= [ab]* \"a\" [ab]{20}", {"b" + std::string(21, 'a')}, {std::string(20, 'a'), "b" + std::string(20, 'a')});
+  check("root ::= [ab]* \"a\" [ab]{20}", {"b" + std::string(21, 'a')},
+        {std::string(20, 'a'), "b" + std::string(20, 'a')});
   EXPECT_NE(refusal("root ::= (\"a\"?){60000} (\"b\"?){60000}"), "");  // either way in bounded time
 }
 
