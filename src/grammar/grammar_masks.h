@@ -39,7 +39,8 @@ struct StateMask {
   size_t bytes() const { return allowed.bytes() + 4 * exits.size() + sizeof(StateMask); }
 };
 
-/// Marks in `bits` the tokens below `node` that can be walked from `set`; calls exit(node) where the grammar ended.
+/// Marks in `bits` the tokens below `node` that can be walked from `set`; calls exit(node) where the grammar
+/// ended.
 template <class Exit>
 void walk_tokens(const TokenTrie& trie, StateSets& sets, uint32_t node, StateSets::Set set,
                  std::span<uint64_t> bits, Exit exit) {
