@@ -137,7 +137,9 @@ Result<MaskFactory> make_constraint(const ConstraintInput& input, const NamedTok
     Result<std::shared_ptr<const Grammar>> grammar = compiler.compile(gbnf);
     if (!grammar.ok()) {
       const AnswerForm form = input.fields.form;
-      return at_member(form == AnswerForm::kGrammar ? "grammar" : form == AnswerForm::kFree ? "tools" : "response_format",
+      return at_member(form == AnswerForm::kGrammar ? "grammar"
+                       : form == AnswerForm::kFree  ? "tools"
+                                                    : "response_format",
                        grammar.error());
     }
     rules.grammar = *grammar;

@@ -237,7 +237,8 @@ std::optional<HttpResponse> Service::admit(const HttpRequest& request) const {
 void Service::handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange) {
   const Found found = find_route(*request);
   if (found.route == nullptr) {  // admit() said no already
-    exchange->respond(ApiError::make(404, "there is nothing at " + request->path).response(family_of(request->path)));
+    exchange->respond(
+        ApiError::make(404, "there is nothing at " + request->path).response(family_of(request->path)));
     return;
   }
   workers_->add({std::move(request), std::move(exchange), found.route->endpoint});
