@@ -24,6 +24,9 @@ constexpr const char* kFooter =
     "  fathom serve --cache-dir ~/.cache/fathom --cache-size 64GB\n\n"
     "The API: docs/serve.md. The first Ctrl-C lets answers finish, a second one ends at once.\n";
 
+// Agents begin with prompts of tens of thousands of tokens.
+constexpr int64_t kContextTokens = 128 << 10;
+
 struct Options {
   ModelOptions model;
   ServeOptions serve;
@@ -91,7 +94,7 @@ int serve(Options& options) {
   require(fathom_engine_get_info(engine.get(), &info));
   const int64_t context_tokens = options.model.context_tokens != 0
                                      ? options.model.context_tokens
-                                     : std::min<int64_t>(4096, info.max_context_tokens);
+                                     : std::min(kContextTokens, info.max_context_tokens);
   Result<std::unique_ptr<Server>> started = Server::start(*engine, serve_options(options, context_tokens));
   if (!started.ok()) fail("{}", started.error().message);
   const std::unique_ptr<Server> server = std::move(started).value();
@@ -161,7 +164,7 @@ Command add_serve(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->model.sessions = 4;
   options->model.keeps_checkpoints = false;  // the scheduler has its own cache
-  options->model.add_all(*command);
+  options->model.add_all(*command, "128K");
   add_http_options(*command, *options);
   add_generation_options(*command, *options);
   add_cache_options(*command, *options);

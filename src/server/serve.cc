@@ -32,6 +32,21 @@ ModelCard make_card(const fathom_engine& engine, const ServeOptions& options) {
   return card;
 }
 
+// The engine was opened for its slots alone.
+Result<void> check_memory(const fathom_engine& engine, const ServeOptions& options) {
+  MemoryPlanOptions wanted = engine.plan.options;
+  wanted.sessions = options.scheduler.slots;
+  wanted.context_tokens = options.scheduler.context_tokens;
+  wanted.is_scheduler = true;
+  wanted.cache_bytes = options.scheduler.cache_bytes;
+  if (!options.cache_folder.empty()) wanted.disk_queue_bytes = DiskCacheOptions().queue_bytes_max;
+  const MemoryPlan plan =
+      plan_memory(engine.model->config(), engine.plan.weights, wanted, engine.plan.budget_bytes);
+  if (plan.fits()) return {};
+  return Error::no_memory("{} requests at once with {} tokens each do not fit in memory\n{}", wanted.sessions,
+                          wanted.context_tokens, plan.report());
+}
+
 Result<std::unique_ptr<DiskCache>> open_disk_cache(const Model& model, const ServeOptions& options) {
   if (options.cache_folder.empty()) return std::unique_ptr<DiskCache>();
   return DiskCache::open({.folder = options.cache_folder,
@@ -68,6 +83,7 @@ Result<std::unique_ptr<Server>> Server::start(fathom_engine& engine, ServeOption
   parts->host = options.http.host;
   parts->is_tls = !options.http.tls_certificate_path.empty();
   if (options.script_json.empty()) {
+    FATHOM_TRY(check_memory(engine, options));
     FATHOM_ASSIGN(parts->disk, open_disk_cache(*engine.model, options));
     FATHOM_ASSIGN(parts->generator, Scheduler::make(*engine.model, options.scheduler, parts->disk.get()));
   } else {
