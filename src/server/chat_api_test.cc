@@ -453,6 +453,10 @@ TEST(ChatApi, KeepsAnswersToSchemas) {
   EXPECT_EQ(refused->status(), 400);
   EXPECT_NE(refused->body().find("multipleOf"), std::string::npos);
   Json grammar = chat();
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["ignore_eos"] = true;
+  EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
+  grammar["ignore_eos"] = false;
   grammar["grammar"] = "root ::= (";
   EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
 }

@@ -102,6 +102,13 @@ Result<std::string> answer_rules(const ConstraintInput& input, const NamedTokens
   return "root ::= form | calls\n" + form + "\n" + rules;
 }
 
+// Where a form is complete, only the end may follow.
+Result<void> check_may_end(const GenerationFields& fields) {
+  if (!fields.ignore_eos && fields.min_tokens == 0) return {};
+  return Error::invalid("{}: expected no demand on the form of the answer beside it, found one",
+                        fields.ignore_eos ? "ignore_eos" : "min_tokens");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::string& gbnf) {
@@ -134,6 +141,7 @@ Result<MaskFactory> make_constraint(const ConstraintInput& input, const NamedTok
                   .grammar = nullptr};
   FATHOM_ASSIGN(const std::string gbnf, answer_rules(input, named));
   if (!gbnf.empty()) {
+    FATHOM_TRY(check_may_end(input.fields));
     Result<std::shared_ptr<const Grammar>> grammar = compiler.compile(gbnf);
     if (!grammar.ok()) {
       const AnswerForm form = input.fields.form;
