@@ -7,7 +7,7 @@
 namespace fathom {
 namespace {
 
-constexpr size_t kKeptGrammars = 32;
+constexpr size_t kKeptGrammars = 16;
 
 void clear_bit(std::span<uint64_t> bits, int32_t id) {
   if (id >= 0) bits[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << (id % 64));
@@ -125,7 +125,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::strin
     }
     vocabulary = vocabulary_;
   }
-  FATHOM_ASSIGN(std::shared_ptr<const Grammar> grammar, compile_gbnf(gbnf, vocabulary));
+  Result<std::shared_ptr<const Grammar>> grammar = compile_gbnf(gbnf, vocabulary);
   const std::lock_guard lock(mutex_);
   if (latest_.size() == kKeptGrammars) latest_.erase(latest_.begin());
   latest_.emplace_back(gbnf, grammar);
