@@ -303,8 +303,9 @@ Result<TextOptions> read_text_options(const Fields& request) {
 
 Result<void> submit_prompts(CompletionRequest request, std::shared_ptr<AnswerListener> listener) {
   for (size_t index = 0; index < request.prompts.size(); ++index) {
-    FATHOM_ASSIGN(const PreparedRequest prepared,
-                  prepare_text(request.context, request.prompts[index], request.fields, request.name));
+    std::string member = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", index);
+    FATHOM_ASSIGN(const PreparedRequest prepared, prepare_text(request.context, request.prompts[index],
+                                                               std::move(member), request.fields, request.name));
     const Submission submission{.live = request.live,
                                 .listener = listener,
                                 .first_index = static_cast<int>(index) * request.fields.n,

@@ -70,7 +70,11 @@ class AnswerMask : public TokenMask {
 
 /// Prefixes an error of the grammar room with the member of the request it comes from.
 Error at_member(const char* member, const Error& error) {
-  return Error::invalid("{}: {}", member, error.message);
+  std::string_view message = error.message;
+  // "grammar, line 3, ..." says it already.
+  const std::string doubled = std::string(member) + ", ";
+  if (message.starts_with(doubled)) message.remove_prefix(doubled.size());
+  return Error::invalid("{}: {}", member, message);
 }
 
 Result<std::string> form_rules(const GenerationFields& fields, const std::string& rule) {
@@ -83,9 +87,11 @@ Result<std::string> form_rules(const GenerationFields& fields, const std::string
 /// GBNF of the part after the reasoning; empty: free.
 Result<std::string> answer_rules(const ConstraintInput& input, const NamedTokens& named) {
   const GenerationFields& fields = input.fields;
-  if (fields.form == AnswerForm::kGrammar) return fields.schema;
   const bool must_call =
       fields.tool_choice == ToolChoice::kRequired || fields.tool_choice == ToolChoice::kNamed;
+  if (must_call && fields.form == AnswerForm::kGrammar)
+    return Error::invalid("grammar: expected no tool_choice that demands a call beside it, found one");
+  if (fields.form == AnswerForm::kGrammar) return fields.schema;
   if (must_call && input.tools.empty())
     return Error::invalid("tool_choice: expected tools beside it, found none");
   const bool has_form = fields.form != AnswerForm::kFree;

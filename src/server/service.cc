@@ -170,11 +170,14 @@ struct Service::Workers {
   }
 
   void add(Task task) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (tasks_.size() < kTasksMax) tasks_.push_back(std::move(task));
+    std::unique_lock lock(mutex_);
+    if (tasks_.size() < kTasksMax) {
+      tasks_.push_back(std::move(task));
+      lock.unlock();
+      changed_.notify_one();
+      return;
     }
-    if (task.exchange == nullptr) return changed_.notify_one();
+    lock.unlock();
     const ApiError busy = ApiError::make(503, "too many requests wait to be read");
     task.exchange->respond(busy.response(family_of(task.request->path)));
   }
