@@ -1,5 +1,5 @@
-// Any text as GBNF and as a JSON Schema: refused, or compiled, and then a walk along a mask never ends where nothing
-// is allowed and never takes what the mask forbids.
+// Any text as GBNF and as a JSON Schema: refused, or compiled, and then a walk along a mask never ends where
+// nothing is allowed and never takes what the mask forbids.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +25,8 @@ std::shared_ptr<const GrammarVocabulary> vocabulary() {
     std::vector<std::string> tokens;
     for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
     tokens.push_back("");
-    for (const char* token : {"", "{\"", "\":", "ab", "\xE6\x97", "\xA5\"", "\n  ", "\\u"}) tokens.push_back(token);
+    for (const char* token : {"", "{\"", "\":", "ab", "\xE6\x97", "\xA5\"", "\n  ", "\\u"})
+      tokens.push_back(token);
     return GrammarVocabulary::make(std::move(tokens), {kEnd});
   }();
   return made;
@@ -41,7 +42,8 @@ void walk(const Grammar& grammar, std::string_view choices) {
     for (size_t id = 0; id < size; ++id)
       if ((bits[id / 64] >> (id % 64) & 1) != 0) allowed.push_back(static_cast<int32_t>(id));
     require(!allowed.empty());
-    const size_t choice = choices.empty() ? step : static_cast<uint8_t>(choices[step % choices.size()]) + step;
+    const size_t choice =
+        choices.empty() ? step : static_cast<uint8_t>(choices[step % choices.size()]) + step;
     const int32_t id = allowed[choice % allowed.size()];
     mask->accept(id);
     if (id != kEnd) continue;

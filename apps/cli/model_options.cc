@@ -42,11 +42,12 @@ void ModelOptions::add_path(CLI::App& app) {
       ->type_name("PATH");
 }
 
-void ModelOptions::add_all(CLI::App& app) {
+void ModelOptions::add_all(CLI::App& app, const char* context_default) {
   add_path(app);
   add_amount(
       app, "-c,--ctx", context_tokens, parse_tokens,
-      "Tokens that a session can hold, e.g. 8192 or 128K (default: 4096, or the model's if that is less)");
+      fmt::format("Tokens that a session can hold, e.g. 8192 or 128K (default: {}, or the model's if that is less)",
+                  context_default));
   add_amount(app, "--memory", budget_bytes, parse_bytes,
              "Memory that may be planned, e.g. 96GB or 80GiB (default: what the machine has available)");
   app.add_option("--backend", backend, "cpu (default) or reference: plain float32 loops, slow")

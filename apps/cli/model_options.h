@@ -26,7 +26,7 @@ struct ModelOptions {
   /// -m only.
   void add_path(CLI::App& app);
   /// -m, --ctx, --memory and what chooses the arithmetic.
-  void add_all(CLI::App& app);
+  void add_all(CLI::App& app, const char* context_default = "4096");
   const char* path() const { return model.empty() ? nullptr : model.c_str(); }
   /// Borrows the strings.
   fathom_engine_options engine_options() const;

@@ -308,7 +308,6 @@ SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens) {
           .state_bytes_max = state_bytes_max};
 }
 
-SavedStateOwner Session::owner() const { return saved_state_owner(model_, context_tokens()); }
 
 Result<SavedState> Session::snapshot() const {
   SavedState saved{.tokens = tokens_, .logits = {}, .state = {}};

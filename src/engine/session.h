@@ -38,14 +38,10 @@ struct SyncResult {
 /// Logits [vocab_size] that follow the token at `position`; valid during the call.
 using LogitsFn = std::function<Result<void>(int64_t position, std::span<const float> logits)>;
 
-<<<<<<< HEAD
-/// Whose states a session or slot of that context can take.
-=======
 /// Logits that are held while a prompt is scored: 16 Mi floats, 64 MiB, or a row if that is more.
 inline constexpr int64_t kScoreLogits = int64_t{16} << 20;
 
 /// Whose states sessions and slots of such a model and context write and read.
->>>>>>> refs/heads/engine
 SavedStateOwner saved_state_owner(const Model& model, int64_t context_tokens);
 
 /// Belongs to the thread that runs its model. The model must live longer.

@@ -39,12 +39,17 @@ struct Budget {
   size_t edges = kAutomatonEdgesMax;
 };
 
-/// Makes one rule's automaton deterministic, as far as that does not make it much larger: `(a|b)* a (a|b){20}` would
-/// need a million states. Such a rule keeps a state for each of the Nfa's.
+/// Makes one rule's automaton deterministic, as far as that does not make it much larger: `(a|b)* a
+/// (a|b){20}` would need a million states. Such a rule keeps a state for each of the Nfa's.
 class Determinizer {
  public:
   Determinizer(const Nfa& nfa, bool merge, size_t states_max, std::vector<RawState>& out, Budget& budget)
-      : nfa_(nfa), merge_(merge), states_max_(states_max), out_(out), base_(out.size()), budget_(budget),
+      : nfa_(nfa),
+        merge_(merge),
+        states_max_(states_max),
+        out_(out),
+        base_(out.size()),
+        budget_(budget),
         closures_(nfa.first_edge.size()) {}
 
   /// The start is the first state that is added. False: too large.
@@ -60,7 +65,8 @@ class Determinizer {
  private:
   bool important(int32_t state) const {
     if (state == Nfa::kFinal) return true;
-    for (int32_t e = nfa_.first_edge[static_cast<size_t>(state)]; e >= 0; e = nfa_.edges[static_cast<size_t>(e)].next)
+    for (int32_t e = nfa_.first_edge[static_cast<size_t>(state)]; e >= 0;
+         e = nfa_.edges[static_cast<size_t>(e)].next)
       if (nfa_.edges[static_cast<size_t>(e)].kind != Edge::kEmpty) return true;
     return false;
   }
@@ -85,6 +91,7 @@ class Determinizer {
     }
     for (const int32_t it : pending) marks_[static_cast<size_t>(it)] = 0;
     std::sort(known.begin(), known.end());
+    budget_.work -= 4 * static_cast<int64_t>(known.size());  // they are kept: this bounds the memory, too
     return known;
   }
 
@@ -107,9 +114,9 @@ class Determinizer {
     for (const int32_t target : targets) {
       const Set& one = closure(target);
       all.insert(all.end(), one.begin(), one.end());
+      budget_.work -= static_cast<int64_t>(one.size());
+      if (budget_.work < 0) return false;
     }
-    budget_.work -= static_cast<int64_t>(all.size());
-    if (budget_.work < 0) return false;
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (all.empty()) return true;
@@ -134,17 +141,25 @@ class Determinizer {
         const NfaEdge& edge = nfa_.edges[static_cast<size_t>(e)];
         e = edge.next;
         --budget_.work;
-        if (edge.kind == Edge::kBytes) bytes.push_back(&edge);
-        else if (edge.kind != Edge::kEmpty) others[{edge.kind, edge.id}].push_back(edge.target);
+        if (edge.kind == Edge::kBytes)
+          bytes.push_back(&edge);
+        else if (edge.kind != Edge::kEmpty)
+          others[{edge.kind, edge.id}].push_back(edge.target);
       }
     }
-    // The start is entered without taking anything, and an empty match is not its end but an edge around the call.
+    // The start is entered without taking anything, and an empty match is not its end but an edge around the
+    // call.
     if (id != base_) out_[id].final = final;
-    for (auto& [label, targets] : others) {
-      const auto [kind, token] = label;
-      const bool placed = reach(targets, [&, kind = kind, token = token](uint32_t target) {
-        if (kind == Edge::kCall) out_[id].calls.push_back({token, target});
-        else out_[id].tokens.push_back({token, kind == Edge::kOtherToken, target});
+    for (const auto& entry : others) {
+      const Set& targets = entry.second;
+      const auto& label = entry.first;
+      const Edge kind = label.first;
+      const int32_t named = label.second;
+      const bool placed = reach(targets, [&](uint32_t target) {
+        if (kind == Edge::kCall)
+          out_[id].calls.push_back({named, target});
+        else
+          out_[id].tokens.push_back({named, kind == Edge::kOtherToken, target});
         return count_edge();
       });
       if (!placed) return false;
@@ -215,8 +230,8 @@ class Assembler {
     automaton_.empty_matches = facts_[root].nullable;
     const GbnfRule& rule = gbnf_.rules[root];
     if (!useful_[starts_[root]] && !automaton_.empty_matches)
-      return Error::invalid("grammar, line {}, column {}: the rule \"{}\" matches nothing", rule.line, rule.column,
-                            rule.name);
+      return Error::invalid("grammar, line {}, column {}: the rule \"{}\" matches nothing", rule.line,
+                            rule.column, rule.name);
     place_states();
     FATHOM_TRY(rank_starts());
     return std::move(automaton_);
@@ -225,8 +240,9 @@ class Assembler {
  private:
   // Backwards from final states. A call leads on when its rule can end and the state behind it can.
   void find_useful() {
-    std::vector<std::vector<uint32_t>> sources(raw_.size());          // by target of a byte or token
-    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> calls(raw_.size());  // by either needed state: source, other
+    std::vector<std::vector<uint32_t>> sources(raw_.size());  // by target of a byte or token
+    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> calls(
+        raw_.size());  // by either needed state: source, other
     std::vector<uint32_t> pending;
     for (uint32_t state = 0; state < raw_.size(); ++state) {
       for (const ByteEdge& edge : raw_[state].bytes) sources[edge.target].push_back(state);
@@ -266,9 +282,11 @@ class Assembler {
       state.tokens_begin = static_cast<uint32_t>(automaton_.token_edges.size());
       state.calls_begin = static_cast<uint32_t>(automaton_.call_edges.size());
       for (const ByteEdge& edge : raw_[k].bytes)
-        if (useful_[edge.target]) automaton_.byte_edges.push_back({edge.first, edge.last, numbers[edge.target]});
+        if (useful_[edge.target])
+          automaton_.byte_edges.push_back({edge.first, edge.last, numbers[edge.target]});
       for (const TokenEdge& edge : raw_[k].tokens)
-        if (useful_[edge.target]) automaton_.token_edges.push_back({edge.id, edge.other, numbers[edge.target]});
+        if (useful_[edge.target])
+          automaton_.token_edges.push_back({edge.id, edge.other, numbers[edge.target]});
       for (const RawCall& call : raw_[k].calls) {
         const uint32_t start = starts_[static_cast<size_t>(call.rule)];
         if (useful_[start] && useful_[call.back])
@@ -278,8 +296,8 @@ class Assembler {
       state.tokens_end = static_cast<uint32_t>(automaton_.token_edges.size());
       state.calls_end = static_cast<uint32_t>(automaton_.call_edges.size());
       state.final = raw_[k].final;
-      state.tail = state.final && state.bytes_begin == state.bytes_end && state.tokens_begin == state.tokens_end &&
-                   state.calls_begin == state.calls_end;
+      state.tail = state.final && state.bytes_begin == state.bytes_end &&
+                   state.tokens_begin == state.tokens_end && state.calls_begin == state.calls_end;
     }
     for (size_t rule = 0; rule < starts_.size(); ++rule)
       if (facts_[rule].reachable && useful_[starts_[rule]]) rules_.push_back({numbers[starts_[rule]], rule});
@@ -346,9 +364,10 @@ Result<void> add_rule(const Gbnf& gbnf, const std::vector<RuleFacts>& facts, int
   budget.edges = edges;
   if (Determinizer(nfa, false, left, raw, budget).run()) return {};
   const GbnfRule& it = gbnf.rules[static_cast<size_t>(rule)];
-  return Error::invalid("grammar, line {}, column {}: with the rule \"{}\" the grammar needs more than {} states, {} "
-                        "edges, or {} steps to build",
-                        it.line, it.column, it.name, kAutomatonStatesMax, kAutomatonEdgesMax, kAutomatonWorkMax);
+  return Error::invalid(
+      "grammar, line {}, column {}: with the rule \"{}\" the grammar needs more than {} states, {} "
+      "edges, or {} steps to build",
+      it.line, it.column, it.name, kAutomatonStatesMax, kAutomatonEdgesMax, kAutomatonWorkMax);
 }
 
 }  // namespace
@@ -360,8 +379,7 @@ Result<Automaton> build_automaton(const Gbnf& gbnf) {
   Budget budget;
   for (size_t rule = 0; rule < gbnf.rules.size(); ++rule) {
     starts[rule] = static_cast<uint32_t>(raw.size());
-    if (facts[rule].reachable)
-      FATHOM_TRY(add_rule(gbnf, facts, static_cast<int32_t>(rule), budget, raw));
+    if (facts[rule].reachable) FATHOM_TRY(add_rule(gbnf, facts, static_cast<int32_t>(rule), budget, raw));
   }
   if (raw.empty()) raw.emplace_back();
   return Assembler(gbnf, facts, std::move(raw), std::move(starts)).assemble();

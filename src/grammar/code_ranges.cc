@@ -15,8 +15,8 @@ int encode(char32_t code, uint8_t (&bytes)[4]) {
   return static_cast<int>(text.size());
 }
 
-// Splits until all codes of the range have the same length and each byte runs through a range of its own, whatever
-// the others are.
+// Splits until all codes of the range have the same length and each byte runs through a range of its own,
+// whatever the others are.
 void split(char32_t first, char32_t last, std::vector<ByteSequence>& out) {
   for (const char32_t end : {char32_t{0x7F}, char32_t{0x7FF}, char32_t{0xFFFF}}) {
     if (first <= end && last > end) {
@@ -43,8 +43,7 @@ void split(char32_t first, char32_t last, std::vector<ByteSequence>& out) {
   ByteSequence sequence;
   sequence.length = encode(first, low);
   encode(last, high);
-  for (int k = 0; k < sequence.length; ++k)
-    sequence.bytes[static_cast<size_t>(k)] = {low[k], high[k]};
+  for (int k = 0; k < sequence.length; ++k) sequence.bytes[static_cast<size_t>(k)] = {low[k], high[k]};
   out.push_back(sequence);
 }
 

@@ -167,11 +167,13 @@ class Parser {
       FATHOM_ASSIGN(const int32_t inner, parse_choice(depth + 1));
       if (!take(")")) {
         const auto [line, column] = place(opened);
-        return fail_at(at_, "expected ')' for the '(' of line {}, column {}, found {}", line, column, found());
+        return fail_at(at_, "expected ')' for the '(' of line {}, column {}, found {}", line, column,
+                       found());
       }
       return inner;
     }
-    if (!is_name(letter)) return fail_at(at_, "expected a literal, class, group, token or rule, found {}", found());
+    if (!is_name(letter))
+      return fail_at(at_, "expected a literal, class, group, token or rule, found {}", found());
     FATHOM_ASSIGN(const int32_t rule, take_rule_name());
     return add({.kind = Kind::kRule, .id = rule});
   }
@@ -182,7 +184,8 @@ class Parser {
     for (; is_digit(peek()); ++at_) value = std::min<int64_t>(value * 10 + (peek() - '0'), int64_t{1} << 40);
     if (at_ == start) return fail_at(at_, "expected {}, found {}", what, found());
     if (value > largest)
-      return fail_at(start, "{}: expected at most {}, found {}", what, largest, text_.substr(start, at_ - start));
+      return fail_at(start, "{}: expected at most {}, found {}", what, largest,
+                     text_.substr(start, at_ - start));
     return static_cast<int32_t>(value);
   }
 
@@ -225,18 +228,32 @@ class Parser {
     const char letter = peek();
     ++at_;
     switch (letter) {
-      case 'n': return U'\n';
-      case 'r': return U'\r';
-      case 't': return U'\t';
-      case '\\': case '"': case '[': case ']': case '-': case '^': return static_cast<char32_t>(letter);
-      case 'x': case 'u': case 'U': break;
-      default: return fail_at(start, "expected an escape \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\^ \\x \\u or \\U");
+      case 'n':
+        return U'\n';
+      case 'r':
+        return U'\r';
+      case 't':
+        return U'\t';
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '-':
+      case '^':
+        return static_cast<char32_t>(letter);
+      case 'x':
+      case 'u':
+      case 'U':
+        break;
+      default:
+        return fail_at(start, "expected an escape \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\^ \\x \\u or \\U");
     }
     const int digits = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
     uint32_t code = 0;
     for (int k = 0; k < digits; ++k, ++at_) {
       const int value = hex_value(peek());
-      if (value < 0) return fail_at(at_, "expected {} hexadecimal digits after \\{}, found {}", digits, letter, found());
+      if (value < 0)
+        return fail_at(at_, "expected {} hexadecimal digits after \\{}, found {}", digits, letter, found());
       code = code << 4 | static_cast<uint32_t>(value);
     }
     if (code > kLastCode || (code >= 0xD800 && code <= 0xDFFF))
@@ -279,7 +296,8 @@ class Parser {
         ++at_;
         FATHOM_ASSIGN(last, parse_class_character());
       }
-      if (last < first) return fail_at(start, "a range from U+{:04X} to U+{:04X} is empty", uint32_t{first}, uint32_t{last});
+      if (last < first)
+        return fail_at(start, "a range from U+{:04X} to U+{:04X} is empty", uint32_t{first}, uint32_t{last});
       node.ranges.push_back({first, last});
     }
     node.ranges = normalize_ranges(std::move(node.ranges));

@@ -14,7 +14,7 @@ namespace fathom {
 constexpr size_t kGbnfTextBytesMax = size_t{4} << 20;
 constexpr size_t kGbnfNodesMax = 500'000;
 constexpr size_t kGbnfRulesMax = 50'000;
-constexpr int kGbnfDepthMax = 128;            // of parentheses
+constexpr int kGbnfDepthMax = 128;              // of parentheses
 constexpr int32_t kGbnfRepetitionMax = 65'535;  // the largest m or n of {m,n}
 
 struct GbnfNode {
@@ -26,7 +26,7 @@ struct GbnfNode {
     kOtherToken,  // any token but `id`, and none that ends an answer
     kSequence,
     kChoice,
-    kRepeat,      // its child `min` to `max` times; max -1: without end
+    kRepeat,  // its child `min` to `max` times; max -1: without end
   };
   Kind kind = Kind::kSequence;
   int32_t id = 0;

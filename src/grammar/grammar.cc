@@ -14,8 +14,8 @@ namespace {
 
 using Set = StateSets::Set;
 
-constexpr size_t kWalkBytesMax = size_t{16} << 20;       // of one answer's memory before it is tidied up
-constexpr size_t kWalkStacksMax = 2'000'000;             // nodes that are in use at once
+constexpr size_t kWalkBytesMax = size_t{8} << 20;  // of one answer's memory before it is tidied up
+constexpr size_t kWalkStacksMax = 2'000'000;       // nodes that are in use at once
 constexpr size_t kWalkMaskBytesMax = size_t{2} << 20;
 
 class CompiledGrammar;
@@ -41,11 +41,15 @@ class GrammarMask : public TokenMask {
 class CompiledGrammar : public Grammar, public std::enable_shared_from_this<CompiledGrammar> {
  public:
   CompiledGrammar(Automaton automaton, std::shared_ptr<const TokenTrie> trie)
-      : automaton_(std::move(automaton)), trie_(std::move(trie)), masks_(automaton_, *trie_),
+      : automaton_(std::move(automaton)),
+        trie_(std::move(trie)),
+        masks_(automaton_, *trie_),
         end_only_(trie_->end_bits()) {
     masks_.prepare();
   }
-  std::unique_ptr<TokenMask> new_mask() const override { return std::make_unique<GrammarMask>(shared_from_this()); }
+  std::unique_ptr<TokenMask> new_mask() const override {
+    return std::make_unique<GrammarMask>(shared_from_this());
+  }
 
   const Automaton& automaton() const { return automaton_; }
   const TokenTrie& trie() const { return *trie_; }
@@ -68,7 +72,8 @@ void GrammarMask::restrict(std::span<uint64_t> bits) {
   allowed().restrict(bits);
 }
 
-void add_token_edges(const Automaton& automaton, const TokenTrie& trie, uint32_t state, std::span<uint64_t> bits) {
+void add_token_edges(const Automaton& automaton, const TokenTrie& trie, uint32_t state,
+                     std::span<uint64_t> bits) {
   for (const TokenEdge& edge : automaton.tokens(state)) {
     const auto word = static_cast<size_t>(edge.id) / 64;
     const uint64_t bit = uint64_t{1} << (edge.id % 64);
@@ -152,9 +157,10 @@ Result<void> check_tokens(const Gbnf& gbnf, const TokenTrie& trie) {
     if (node.id >= trie.size())
       return Error::invalid("grammar: token <[{}]>: expected an id below {}", node.id, trie.size());
     if (!other && trie.is_end(node.id))
-      return Error::invalid("grammar: token <[{}]> ends an answer: it is allowed where the grammar can end, and only "
-                            "there",
-                            node.id);
+      return Error::invalid(
+          "grammar: token <[{}]> ends an answer: it is allowed where the grammar can end, and only "
+          "there",
+          node.id);
   }
   return {};
 }

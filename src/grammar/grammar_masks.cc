@@ -6,8 +6,8 @@
 namespace fathom {
 namespace {
 
-constexpr size_t kListedIds = 1024;       // more are kept as bits
-constexpr int kPreparedBytes = 64;        // a state with fewer continuations is cheap to walk when it comes
+constexpr size_t kListedIds = 1024;  // more are kept as bits
+constexpr int kPreparedBytes = 64;   // a state with fewer continuations is cheap to walk when it comes
 constexpr int kPreparedStates = 16;
 
 }  // namespace
@@ -82,7 +82,8 @@ const StateMask* StateMasks::of(uint32_t state, std::unique_ptr<StateMask>& own)
     return own.get();
   }
   const StateMask* known = nullptr;
-  if (masks_[state].compare_exchange_strong(known, mask.get(), std::memory_order_acq_rel)) return mask.release();
+  if (masks_[state].compare_exchange_strong(known, mask.get(), std::memory_order_acq_rel))
+    return mask.release();
   bytes_ -= bytes;
   return known;  // another thread was faster
 }

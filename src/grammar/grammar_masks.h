@@ -13,7 +13,7 @@
 
 namespace fathom {
 
-constexpr size_t kSharedMaskBytesMax = size_t{64} << 20;  // of one grammar
+constexpr size_t kSharedMaskBytesMax = size_t{16} << 20;  // of one grammar
 constexpr int64_t kWorkPerToken = 2'000'000;              // of one walk, for one mask or one token
 
 /// Ids as a list when they are few, as bits otherwise.
@@ -39,7 +39,8 @@ struct StateMask {
   size_t bytes() const { return allowed.bytes() + 4 * exits.size() + sizeof(StateMask); }
 };
 
-/// Marks in `bits` the tokens below `node` that can be walked from `set`; calls exit(node) where the grammar ended.
+/// Marks in `bits` the tokens below `node` that can be walked from `set`; calls exit(node) where the grammar
+/// ended.
 template <class Exit>
 void walk_tokens(const TokenTrie& trie, StateSets& sets, uint32_t node, StateSets::Set set,
                  std::span<uint64_t> bits, Exit exit) {

@@ -9,8 +9,8 @@
 namespace fathom {
 namespace {
 
-constexpr std::string_view kNames[] = {"value", "object", "array", "string", "char",
-                                       "number", "integer", "space", "comma", "edge"};
+constexpr std::string_view kNames[] = {"value",  "object",  "array", "string", "char",
+                                       "number", "integer", "space", "comma",  "edge"};
 static_assert(std::size(kNames) == JsonRules::kRuleCount);
 
 // Bounded: a model must not be able to go on with white space for ever.
@@ -39,18 +39,33 @@ std::string JsonRules::use(Rule rule) {
     case kArray:
       define(name, fmt::format(R"("[" {0} ({1} ({2} {1})* {0})? "]")", use(kEdge), use(kValue), use(kComma)));
       break;
-    case kString: define(name, fmt::format(R"("\"" {}* "\"")", use(kChar))); break;
-    case kChar: define(name, kCharacter); break;
+    case kString:
+      define(name, fmt::format(R"("\"" {}* "\"")", use(kChar)));
+      break;
+    case kChar:
+      define(name, kCharacter);
+      break;
     case kNumber:
       // Within what a double holds: JSON's readers refuse 1e999.
-      define(name, fmt::format(R"("-"? ("0" | [1-9] [0-9]{{0,{0}}}) ("." [0-9]{{1,{1}}})? ([eE] [+\-]? [0-9]{{1,2}})?)",
-                               kNumberDigitsMax - 1, kNumberDigitsMax));
+      define(name,
+             fmt::format(
+                 R"("-"? ("0" | [1-9] [0-9]{{0,{0}}}) ("." [0-9]{{1,{1}}})? ([eE] [+\-]? [0-9]{{1,2}})?)",
+                 kNumberDigitsMax - 1, kNumberDigitsMax));
       break;
-    case kInteger: define(name, fmt::format(R"("0" | "-"? [1-9] [0-9]{{0,{}}})", kNumberDigitsMax - 1)); break;
-    case kSpace: define(name, R"(" "?)"); break;
-    case kComma: define(name, fmt::format(R"("," (" " | {})?)", kNewLine)); break;
-    case kEdge: define(name, fmt::format("({})?", kNewLine)); break;
-    case kRuleCount: break;
+    case kInteger:
+      define(name, fmt::format(R"("0" | "-"? [1-9] [0-9]{{0,{}}})", kNumberDigitsMax - 1));
+      break;
+    case kSpace:
+      define(name, R"(" "?)");
+      break;
+    case kComma:
+      define(name, fmt::format(R"("," (" " | {})?)", kNewLine));
+      break;
+    case kEdge:
+      define(name, fmt::format("({})?", kNewLine));
+      break;
+    case kRuleCount:
+      break;
   }
   return name;
 }

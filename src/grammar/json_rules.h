@@ -7,15 +7,16 @@
 
 namespace fathom {
 
-/// White space is what models write: nothing, or a space after ':' and ',', or a new line with its indentation.
+/// White space is what models write: nothing, or a space after ':' and ',', or a new line with its
+/// indentation.
 class JsonRules {
  public:
   enum Rule { kValue, kObject, kArray, kString, kChar, kNumber, kInteger, kSpace, kComma, kEdge, kRuleCount };
 
   explicit JsonRules(std::string_view prefix) : prefix_(prefix) {}
 
-  /// The rule's name; its definition will be in text(). kSpace: behind ':'; kComma: with the comma; kEdge: inside
-  /// of brackets.
+  /// The rule's name; its definition will be in text(). kSpace: behind ':'; kComma: with the comma; kEdge:
+  /// inside of brackets.
   std::string use(Rule rule);
   void define(std::string_view name, std::string_view body);
   std::string fresh_name();

@@ -32,10 +32,10 @@ class SchemaWriter {
   using Key = std::vector<std::pair<const SchemaJson*, int>>;
   struct Known {
     std::string name;
-    bool open = true;       // still being written
-    bool possible = true;   // some value is right
-    bool named = false;     // another rule names it, written while this one was open
-    int containers = 0;     // around it, while it is open
+    bool open = true;      // still being written
+    bool possible = true;  // some value is right
+    bool named = false;    // another rule names it, written while this one was open
+    int containers = 0;    // around it, while it is open
   };
 
   static Key key_of(const SchemaSet& set) {
@@ -69,8 +69,9 @@ class SchemaWriter {
       return known.possible ? Expression(known.name) : Expression();
     }
     if (known_.size() > kSchemaRulesMax || depth_ >= kSchemaDepthMax || rules_.size() > kGbnfTextBytesMax)
-      return Error::invalid("schema {}: with this part the schema needs more than {} rules, {} bytes or {} levels",
-                            path, kSchemaRulesMax, kGbnfTextBytesMax, kSchemaDepthMax);
+      return Error::invalid(
+          "schema {}: with this part the schema needs more than {} rules, {} bytes or {} levels", path,
+          kSchemaRulesMax, kGbnfTextBytesMax, kSchemaDepthMax);
     known.name = rules_.fresh_name();
     known.containers = containers_;
     ++depth_;
@@ -104,15 +105,19 @@ class SchemaWriter {
 
   Result<void> add_types(const SchemaShape& shape, const std::string& path, std::vector<std::string>& parts) {
     const auto add = [&](const Expression& part) {
-      if (part) parts.push_back(*part);
-      else nothing_at_ = path;
+      if (part)
+        parts.push_back(*part);
+      else
+        nothing_at_ = path;
     };
     if (shape.types & kNull) parts.push_back("\"null\"");
     if (shape.types & kBoolean) parts.push_back("\"true\" | \"false\"");
     if (shape.types & (kInteger | kFraction)) {
       const bool integer = (shape.types & kFraction) == 0;
-      if (shape.constrains_numbers) add(integer ? gbnf_integer(shape.numbers) : gbnf_number(shape.numbers));
-      else add(rules_.use(integer ? JsonRules::kInteger : JsonRules::kNumber));
+      if (shape.constrains_numbers)
+        add(integer ? gbnf_integer(shape.numbers) : gbnf_number(shape.numbers));
+      else
+        add(rules_.use(integer ? JsonRules::kInteger : JsonRules::kNumber));
     }
     if (shape.types & kString) {
       FATHOM_ASSIGN(const Expression part, string(shape));
@@ -141,10 +146,13 @@ class SchemaWriter {
     for (const SchemaPlace& one : choice.choices) {
       FATHOM_ASSIGN(const SchemaShape own, gather_shape(document_, {one}));
       for (const SchemaPlace& place : own.places) {
-        const bool back = std::any_of(shape.places.begin(), shape.places.end(), [&](const SchemaPlace& other) {
-          return other.schema == place.schema && (&other == &owner || other.chosen_any || other.chosen_one);
-        });
-        if (back) return Error::invalid("schema {}: refers back to a schema that it is a choice of", one.path);
+        const bool back =
+            std::any_of(shape.places.begin(), shape.places.end(), [&](const SchemaPlace& other) {
+              return other.schema == place.schema &&
+                     (&other == &owner || other.chosen_any || other.chosen_one);
+            });
+        if (back)
+          return Error::invalid("schema {}: refers back to a schema that it is a choice of", one.path);
       }
       SchemaSet set = shape.places;
       (choice.one ? set[choice.place].chosen_one : set[choice.place].chosen_any) = true;
@@ -165,9 +173,10 @@ class SchemaWriter {
       facts.push_back(std::move(own));
       for (size_t j = 0; j < i; ++j) {
         if (!provably_disjoint(facts[j], facts[i]))
-          return Error::invalid("schema {}: choices {} and {} may both be satisfied, which oneOf forbids; choices must "
-                                "differ in their types, constants, or a required member's constants (or use anyOf)",
-                                path, j, i);
+          return Error::invalid(
+              "schema {}: choices {} and {} may both be satisfied, which oneOf forbids; choices must "
+              "differ in their types, constants, or a required member's constants (or use anyOf)",
+              path, j, i);
       }
     }
     return {};
@@ -182,7 +191,8 @@ class SchemaWriter {
     for (const auto& [name, inner] : value.items()) {
       text += " " + (first ? edge : rules_.use(JsonRules::kComma));
       if (value.is_object())
-        text += fmt::format(" {} {}", gbnf_literal(SchemaJson(name).dump() + ":"), rules_.use(JsonRules::kSpace));
+        text +=
+            fmt::format(" {} {}", gbnf_literal(SchemaJson(name).dump() + ":"), rules_.use(JsonRules::kSpace));
       text += " " + constant(inner);
       first = false;
     }
@@ -203,13 +213,17 @@ class SchemaWriter {
       if (!pattern.ok()) return Error::invalid("schema {}: {}", path, pattern.error().message);
       const bool long_enough = pattern->min_length >= least;
       const bool short_enough = most < 0 || (pattern->max_length >= 0 && pattern->max_length <= most);
-      if (long_enough && short_enough) return Expression(fmt::format("\"\\\"\" {} \"\\\"\"", pattern->expression));
+      if (long_enough && short_enough)
+        return Expression(fmt::format("\"\\\"\" {} \"\\\"\"", pattern->expression));
       if (pattern->repeated.empty())
-        return Error::invalid("schema {}: a pattern beside minLength or maxLength is supported only if it is "
-                              "^[class]*$ or keeps the lengths by itself", path);
+        return Error::invalid(
+            "schema {}: a pattern beside minLength or maxLength is supported only if it is "
+            "^[class]*$ or keeps the lengths by itself",
+            path);
       body = pattern->repeated;
       least = std::max(least, pattern->min_length);
-      if (pattern->max_length >= 0) most = most < 0 ? pattern->max_length : std::min(most, pattern->max_length);
+      if (pattern->max_length >= 0)
+        most = most < 0 ? pattern->max_length : std::min(most, pattern->max_length);
       if (most >= 0 && least > most) return Expression();
     }
     if (most < 0) return Expression(fmt::format("\"\\\"\" ({}){{{},}} \"\\\"\"", body, least));
@@ -219,12 +233,14 @@ class SchemaWriter {
   Result<Expression> formatted(const SchemaShape& shape) {
     const SchemaWord& format = *shape.format;
     if (shape.pattern || shape.min_length > 0 || shape.max_length >= 0)
-      return Error::invalid("schema {}: a format beside other constraints of strings is not supported", format.path);
+      return Error::invalid("schema {}: a format beside other constraints of strings is not supported",
+                            format.path);
     const std::optional<std::string> body = gbnf_format(format.word);
     if (!body)
-      return Error::invalid("schema {}: the format \"{}\" is not supported: expected date, time, date-time, uuid, ipv4, "
-                            "ipv6, hostname, email or uri",
-                            format.path, format.word);
+      return Error::invalid(
+          "schema {}: the format \"{}\" is not supported: expected date, time, date-time, uuid, ipv4, "
+          "ipv6, hostname, email or uri",
+          format.path, format.word);
     const auto [entry, fresh] = formats_.try_emplace(format.word);
     if (fresh) {
       entry->second = rules_.fresh_name();
@@ -251,7 +267,8 @@ class SchemaWriter {
     const auto count = static_cast<int64_t>(firsts.size());
     Expression rest;
     if (most < 0 || most > count) {
-      if (shape.items.empty()) rest = rules_.use(JsonRules::kValue);
+      if (shape.items.empty())
+        rest = rules_.use(JsonRules::kValue);
       else {
         FATHOM_ASSIGN(rest, rule_of(shape.items));
       }
@@ -268,7 +285,8 @@ class SchemaWriter {
       if (firsts.empty()) tail = first_of(*rest, comma, low, most);
     }
     for (int64_t k = count - 1; k >= 0; --k) {
-      const std::string item = fmt::format("{}{} {}", k == 0 ? "" : comma + " ", firsts[static_cast<size_t>(k)], tail);
+      const std::string item =
+          fmt::format("{}{} {}", k == 0 ? "" : comma + " ", firsts[static_cast<size_t>(k)], tail);
       if (k >= least && k > 0) {
         // A rule of its own: parentheses would nest as deep as there are items.
         const std::string name = rules_.fresh_name();
@@ -279,7 +297,8 @@ class SchemaWriter {
       }
     }
     if (tail.empty()) return Expression(fmt::format("\"[\" {} \"]\"", edge));
-    return Expression(fmt::format("\"[\" {} {} \"]\"", edge, least > 0 ? tail + " " + edge : "(" + tail + " " + edge + ")?"));
+    return Expression(fmt::format("\"[\" {} {} \"]\"", edge,
+                                  least > 0 ? tail + " " + edge : "(" + tail + " " + edge + ")?"));
   }
 
   /// `low` to `most` items, at least one: none is written by whoever calls.
@@ -302,7 +321,8 @@ class SchemaWriter {
     for (const SchemaMember& member : shape.members) {
       names.push_back(member.name);
       Expression value;
-      if (member.value.empty()) value = rules_.use(JsonRules::kValue);
+      if (member.value.empty())
+        value = rules_.use(JsonRules::kValue);
       else {
         FATHOM_ASSIGN(value, rule_of(member.value));
       }
@@ -312,7 +332,8 @@ class SchemaWriter {
       members.push_back({fmt::format("{} {} {}", key, space, *value), member.required});
     }
     Expression others;
-    if (shape.additional.empty()) others = rules_.use(JsonRules::kValue);
+    if (shape.additional.empty())
+      others = rules_.use(JsonRules::kValue);
     else {
       FATHOM_ASSIGN(others, rule_of(shape.additional));
     }
@@ -322,11 +343,12 @@ class SchemaWriter {
       extra = rules_.fresh_name();
       rules_.define(extra, fmt::format("{} \":\" {} {}", key, space, *others));
     }
-    return Expression(fmt::format("\"{{\" {} {} \"}}\"", rules_.use(JsonRules::kEdge), member_list(members, extra)));
+    return Expression(
+        fmt::format("\"{{\" {} {} \"}}\"", rules_.use(JsonRules::kEdge), member_list(members, extra)));
   }
 
-  // Two chains from the end: what may come when something is there already (it begins with commas), and what may
-  // come when nothing is.
+  // Two chains from the end: what may come when something is there already (it begins with commas), and what
+  // may come when nothing is.
   std::string member_list(const std::vector<Written>& members, const std::string& extra) {
     const std::string edge = rules_.use(JsonRules::kEdge), comma = rules_.use(JsonRules::kComma);
     std::string after = extra.empty() ? edge : fmt::format("({} {})* {}", comma, extra, edge);

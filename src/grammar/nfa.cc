@@ -9,7 +9,8 @@ namespace {
 using Kind = GbnfNode::Kind;
 using Edge = NfaEdge::Kind;
 
-// A rule is written out where it is used when that makes masks cheap (a character, white space) and stays small.
+// A rule is written out where it is used when that makes masks cheap (a character, white space) and stays
+// small.
 constexpr int64_t kInlineFinite = 40;   // states of a rule without loops
 constexpr int64_t kInlineLooping = 12;  // of one with loops
 constexpr int64_t kInlineOnce = 2000;   // of one that is used once
@@ -61,12 +62,18 @@ class Facts {
     const GbnfNode& it = node(id);
     const auto child_is = [&](int32_t child) { return nullable(child); };
     switch (it.kind) {
-      case Kind::kBytes: return it.bytes.empty();
-      case Kind::kRule: return facts_[static_cast<size_t>(it.id)].nullable;
-      case Kind::kSequence: return std::all_of(it.children.begin(), it.children.end(), child_is);
-      case Kind::kChoice: return std::any_of(it.children.begin(), it.children.end(), child_is);
-      case Kind::kRepeat: return it.min == 0 || nullable(it.children[0]);
-      default: return false;
+      case Kind::kBytes:
+        return it.bytes.empty();
+      case Kind::kRule:
+        return facts_[static_cast<size_t>(it.id)].nullable;
+      case Kind::kSequence:
+        return std::all_of(it.children.begin(), it.children.end(), child_is);
+      case Kind::kChoice:
+        return std::any_of(it.children.begin(), it.children.end(), child_is);
+      case Kind::kRepeat:
+        return it.min == 0 || nullable(it.children[0]);
+      default:
+        return false;
     }
   }
 
@@ -110,12 +117,14 @@ class Facts {
       for (size_t k = 0; k < order.size(); ++k) {
         done[static_cast<size_t>(order[k])] = 1;
         for (const int32_t other : onward[static_cast<size_t>(order[k])])
-          if (--open[static_cast<size_t>(other)] == 0 && !done[static_cast<size_t>(other)]) order.push_back(other);
+          if (--open[static_cast<size_t>(other)] == 0 && !done[static_cast<size_t>(other)])
+            order.push_back(other);
       }
       return order;
     };
     std::vector<int32_t> order = peel(open_refs, users);
-    std::vector<int32_t> above = peel(open_users, refs_);  // they use recursive rules but are not part of them
+    std::vector<int32_t> above =
+        peel(open_users, refs_);  // they use recursive rules but are not part of them
     order.insert(order.end(), above.rbegin(), above.rend());
     return order;
   }
@@ -125,14 +134,22 @@ class Facts {
     const GbnfNode& it = node(id);
     Shape shape;
     switch (it.kind) {
-      case Kind::kBytes: shape.states = static_cast<int64_t>(it.bytes.size()); break;
-      case Kind::kClass: shape.states = it.ranges.back().last < 0x80 ? 1 : 8; break;
+      case Kind::kBytes:
+        shape.states = static_cast<int64_t>(it.bytes.size());
+        break;
+      case Kind::kClass:
+        shape.states = it.ranges.back().last < 0x80 ? 1 : 8;
+        break;
       case Kind::kRule:
         shape.states = 1;
         if (facts_[static_cast<size_t>(it.id)].inlined) shape = shapes_[static_cast<size_t>(it.id)];
         break;
-      case Kind::kToken: case Kind::kOtherToken: shape.states = 1; break;
-      default: break;
+      case Kind::kToken:
+      case Kind::kOtherToken:
+        shape.states = 1;
+        break;
+      default:
+        break;
     }
     for (const int32_t child : it.children) {
       const Shape inner = shape_of(child);
@@ -179,9 +196,10 @@ class Builder {
   Result<Nfa> build(int32_t rule) {
     const GbnfRule& it = gbnf_.rules[static_cast<size_t>(rule)];
     if (!place(it.body, Nfa::kStart, Nfa::kFinal))
-      return Error::invalid("grammar, line {}, column {}: the rule \"{}\", with repetitions written out, needs more "
-                            "than the {} states that are left of {}",
-                            it.line, it.column, it.name, states_max_, kNfaStatesMax);
+      return Error::invalid(
+          "grammar, line {}, column {}: the rule \"{}\", with repetitions written out, needs more "
+          "than the {} states that are left of {}",
+          it.line, it.column, it.name, states_max_, kNfaStatesMax);
     return std::move(nfa_);
   }
 
@@ -191,18 +209,27 @@ class Builder {
     if (nfa_.first_edge.size() + nfa_.edges.size() / 4 > states_max_) return false;
     const GbnfNode& it = gbnf_.nodes[static_cast<size_t>(id)];
     switch (it.kind) {
-      case Kind::kBytes: place_bytes(it.bytes, from, to); return true;
-      case Kind::kClass: place_class(it.ranges, from, to); return true;
-      case Kind::kRule: return place_rule(it.id, from, to);
-      case Kind::kToken: nfa_.add_edge(from, {.kind = Edge::kToken, .id = it.id, .target = to}); return true;
+      case Kind::kBytes:
+        place_bytes(it.bytes, from, to);
+        return true;
+      case Kind::kClass:
+        place_class(it.ranges, from, to);
+        return true;
+      case Kind::kRule:
+        return place_rule(it.id, from, to);
+      case Kind::kToken:
+        nfa_.add_edge(from, {.kind = Edge::kToken, .id = it.id, .target = to});
+        return true;
       case Kind::kOtherToken:
         nfa_.add_edge(from, {.kind = Edge::kOtherToken, .id = it.id, .target = to});
         return true;
-      case Kind::kSequence: return place_sequence(it.children, from, to);
+      case Kind::kSequence:
+        return place_sequence(it.children, from, to);
       case Kind::kChoice:
         return std::all_of(it.children.begin(), it.children.end(),
                            [&](int32_t child) { return place(child, from, to); });
-      case Kind::kRepeat: return place_repeat(it, from, to);
+      case Kind::kRepeat:
+        return place_repeat(it, from, to);
     }
     return false;
   }
@@ -237,7 +264,8 @@ class Builder {
           fresh = is_new;
         }
         if (fresh)
-          nfa_.add_edge(source, {.kind = Edge::kBytes, .first = range.first, .last = range.last, .target = target});
+          nfa_.add_edge(source,
+                        {.kind = Edge::kBytes, .first = range.first, .last = range.last, .target = target});
         target = source;
       }
     }
@@ -294,7 +322,8 @@ class Builder {
 
 std::vector<RuleFacts> find_rule_facts(const Gbnf& gbnf) { return Facts(gbnf).find(); }
 
-Result<Nfa> build_nfa(const Gbnf& gbnf, const std::vector<RuleFacts>& facts, int32_t rule, size_t states_max) {
+Result<Nfa> build_nfa(const Gbnf& gbnf, const std::vector<RuleFacts>& facts, int32_t rule,
+                      size_t states_max) {
   return Builder(gbnf, facts, states_max).build(rule);
 }
 

@@ -16,7 +16,7 @@ struct NfaEdge {
   uint8_t first = 0, last = 0;  // kBytes
   int32_t id = 0;               // kCall: the rule; tokens: the id
   int32_t target = 0;
-  int32_t next = -1;            // of the same state, in Nfa::edges
+  int32_t next = -1;  // of the same state, in Nfa::edges
 };
 
 struct Nfa {

@@ -56,7 +56,8 @@ class Oracle {
 
   Match match_symbols(const std::vector<int>& symbols, size_t at) const {
     size_t same = 0;
-    while (same < symbols.size() && at + same < answer_->size() && (*answer_)[at + same] == symbols[same]) ++same;
+    while (same < symbols.size() && at + same < answer_->size() && (*answer_)[at + same] == symbols[same])
+      ++same;
     Match match;
     match.alive = at + same == answer_->size();
     if (same == symbols.size()) match.ends.insert(at + same);
@@ -85,20 +86,24 @@ class Oracle {
         return match_symbols(symbols, at);
       }
       case Kind::kClass:  // of ASCII in these tests
-        if (at == answer_->size()) match.alive = true;
+        if (at == answer_->size())
+          match.alive = true;
         else if (std::any_of(it.ranges.begin(), it.ranges.end(), [&](CodeRange range) {
                    const auto symbol = static_cast<char32_t>((*answer_)[at]);
                    return symbol < 0x80 && range.first <= symbol && symbol <= range.last;
                  }))
           match.ends.insert(at + 1), match.alive = at + 1 == answer_->size();
         return match;
-      case Kind::kToken: return match_symbols({256 + it.id}, at);
+      case Kind::kToken:
+        return match_symbols({256 + it.id}, at);
       case Kind::kOtherToken:
-        if (at == answer_->size()) match.alive = true;
+        if (at == answer_->size())
+          match.alive = true;
         else if ((*answer_)[at] >= 256 && (*answer_)[at] != 256 + it.id)
           match.ends.insert(at + 1), match.alive = at + 1 == answer_->size();
         return match;
-      case Kind::kRule: return match_rule(it.id, at);
+      case Kind::kRule:
+        return match_rule(it.id, at);
       case Kind::kSequence: {
         match = {{at}, at == answer_->size()};
         std::vector<int32_t> left = it.children;
@@ -112,7 +117,8 @@ class Oracle {
           match.alive |= one.alive;
         }
         return match;
-      case Kind::kRepeat: return match_repeat(it, at);
+      case Kind::kRepeat:
+        return match_repeat(it, at);
     }
     return match;
   }
@@ -138,12 +144,12 @@ class Oracle {
   std::map<std::pair<int32_t, size_t>, Match> memo_;
 };
 
-constexpr int32_t kEnd = 0, kControl = 1, kOther = 2;
+constexpr int32_t kEnd = 0;  // 1 and 2 are control tokens
 
 const std::vector<std::string>& small_vocabulary() {
-  static const std::vector<std::string> tokens = {"",   "",   "",   "a",  "b",   "c",   "(",   ")",  "ab",  "ba",
-                                                  "aa", "bb", "(a", "a)", "))",  "((",  "abc", "cab", "()", "a)b",
-                                                  "a"};  // the last has the bytes of another one
+  static const std::vector<std::string> tokens = {
+      "",   "",   "",   "a",  "b",  "c",   "(",   ")",  "ab",  "ba", "aa",
+      "bb", "(a", "a)", "))", "((", "abc", "cab", "()", "a)b", "a"};  // the last has the bytes of another one
   return tokens;
 }
 
@@ -248,7 +254,8 @@ TEST(GrammarOracle, TokenLiterals) {
 /// A grammar of a few rules; may be left-recursive or match nothing.
 std::string random_grammar(std::mt19937& random) {
   const auto pick = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
-  const char* literals[] = {"\"a\"", "\"b\"", "\"ab\"", "\"c\"", "\"\"", "\"(\"", "\")\"", "[ab]", "[^a]", "<[1]>", "!<[3]>"};
+  const char* literals[] = {"\"a\"", "\"b\"", "\"ab\"", "\"c\"", "\"\"",  "\"(\"",
+                            "\")\"", "[ab]",  "[^a]",   "<[1]>", "!<[3]>"};
   const char* names[] = {"root", "x", "y", "z"};
   const char* repeats[] = {"", "", "", "", "*", "+", "?", "{2}", "{1,2}", "{2,}"};
   std::string text;

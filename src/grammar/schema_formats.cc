@@ -18,9 +18,10 @@ std::string date() {
 
 std::string time() {
   const std::string hours = "([01] [0-9] | \"2\" [0-3])";
-  return fmt::format("{0} \":\" [0-5] [0-9] \":\" [0-5] [0-9] (\".\" [0-9]{{1,9}})? (\"Z\" | [+\\-] {0} \":\" [0-5] "
-                     "[0-9])",
-                     hours);
+  return fmt::format(
+      "{0} \":\" [0-5] [0-9] \":\" [0-5] [0-9] (\".\" [0-9]{{1,9}})? (\"Z\" | [+\\-] {0} \":\" [0-5] "
+      "[0-9])",
+      hours);
 }
 
 std::string uuid() {
@@ -33,7 +34,8 @@ std::string ipv4() {
   return fmt::format("{0} (\".\" {0}){{3}}", byte);
 }
 
-// Eight groups, or fewer with one "::" for at least one group of zeros. The forms with an IPv4 tail are left out.
+// Eight groups, or fewer with one "::" for at least one group of zeros. The forms with an IPv4 tail are left
+// out.
 std::string ipv6() {
   const std::string group = "[0-9a-fA-F]{1,4}";
   std::string text = fmt::format("({0} (\":\" {0}){{7}} | \"::\" ({0} (\":\" {0}){{0,6}})?", group);
@@ -59,8 +61,10 @@ std::string uri() {
   const std::string escape = "\"%\" [0-9a-fA-F]{2}";
   const std::string path = fmt::format("([0-9a-zA-Z._~!$&'()*+,;=:@/\\-] | {})", escape);
   const std::string query = fmt::format("([0-9a-zA-Z._~!$&'()*+,;=:@/?\\-] | {})", escape);
-  return fmt::format("[a-zA-Z] [0-9a-zA-Z+.\\-]{{0,15}} \"://\" {} (\":\" [0-9]{{1,5}})? (\"/\" {}*)? (\"?\" {}*)? (\"#\" {}*)?",
-                     hostname(), path, query, query);
+  return fmt::format(
+      "[a-zA-Z] [0-9a-zA-Z+.\\-]{{0,15}} \"://\" {} (\":\" [0-9]{{1,5}})? (\"/\" {}*)? (\"?\" {}*)? (\"#\" "
+      "{}*)?",
+      hostname(), path, query, query);
 }
 
 }  // namespace

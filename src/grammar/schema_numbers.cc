@@ -45,7 +45,8 @@ std::string same_length(std::string_view low, std::string_view high) {
   const bool whole_top = all(high.substr(1), '9');
   if (!whole_top) --last;
   if (first <= last) add(parts, digit_range(first, last), any_digits(rest));
-  if (!whole_top) add(parts, digit_range(high[0], high[0]), same_length(std::string(rest, '0'), high.substr(1)));
+  if (!whole_top)
+    add(parts, digit_range(high[0], high[0]), same_length(std::string(rest, '0'), high.substr(1)));
   return *choice(parts);
 }
 
@@ -66,16 +67,15 @@ const std::string kAnyTail = fmt::format("[0-9]{{0,{}}}", kNumberDigitsMax);
 const std::string kZeroTail = fmt::format("\"0\"{{0,{}}}", kNumberDigitsMax);
 const std::string kAnyFraction = fmt::format("(\".\" [0-9]{{1,{}}})?", kNumberDigitsMax);
 const std::string kZeroFraction = fmt::format("(\".\" \"0\"{{1,{}}})?", kNumberDigitsMax);
-const std::string kPositiveTail =
-    fmt::format("\"0\"{{0,{0}}} [1-9] [0-9]{{0,{0}}}", kNumberDigitsMax - 1);
+const std::string kPositiveTail = fmt::format("\"0\"{{0,{0}}} [1-9] [0-9]{{0,{0}}}", kNumberDigitsMax - 1);
 
 std::string_view strip_zeros(std::string_view digits) {
   while (!digits.empty() && digits.back() == '0') digits.remove_suffix(1);
   return digits;
 }
 
-// Digits that go on so that the fraction is at least (above, if exclusive) or at most (below) 0.`digits`; they may be
-// none where that is enough.
+// Digits that go on so that the fraction is at least (above, if exclusive) or at most (below) 0.`digits`;
+// they may be none where that is enough.
 std::string at_least(std::string_view digits, bool exclusive) {
   digits = strip_zeros(digits);
   if (digits.empty()) return exclusive ? kPositiveTail : kAnyTail;
@@ -192,7 +192,8 @@ Result<Decimal> parse_decimal(std::string_view text) {
                                         kNumberDigitsMax, all_text);
   if (std::abs(whole_digits) > 1000) return too_long;
   if (whole_digits < 0) digits.insert(0, static_cast<size_t>(-whole_digits), '0'), whole_digits = 0;
-  if (digits.size() < static_cast<size_t>(whole_digits)) digits.resize(static_cast<size_t>(whole_digits), '0');
+  if (digits.size() < static_cast<size_t>(whole_digits))
+    digits.resize(static_cast<size_t>(whole_digits), '0');
   const std::string_view view = digits;
   std::string_view whole = view.substr(0, static_cast<size_t>(whole_digits));
   whole.remove_prefix(std::min(whole.find_first_not_of('0'), whole.size()));

@@ -14,9 +14,9 @@ constexpr int kNumberDigitsMax = 18;  // before the point, and behind it
 
 /// A finite decimal number, exact.
 struct Decimal {
-  bool negative = false;    // never of zero
-  uint64_t whole = 0;       // below 10^18
-  std::string fraction;     // digits behind the point, at most 18, not ending in 0
+  bool negative = false;  // never of zero
+  uint64_t whole = 0;     // below 10^18
+  std::string fraction;   // digits behind the point, at most 18, not ending in 0
   bool is_zero() const { return whole == 0 && fraction.empty(); }
 };
 /// `text` as JSON spells numbers. kInvalidArgument: too many digits.

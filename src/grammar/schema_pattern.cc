@@ -12,11 +12,11 @@ constexpr int64_t kNoEnd = -1;
 
 /// A part of a pattern, already as GBNF.
 struct Part {
-  std::string text;      // can be put beside other parts
-  int64_t shortest = 0;  // characters
-  int64_t longest = 0;   // kNoEnd
-  bool is_class = false; // exactly one character of a class
-  std::string repeated;  // the class, if this is one class, perhaps repeated
+  std::string text;       // can be put beside other parts
+  int64_t shortest = 0;   // characters
+  int64_t longest = 0;    // kNoEnd
+  bool is_class = false;  // exactly one character of a class
+  std::string repeated;   // the class, if this is one class, perhaps repeated
 };
 
 int64_t add_lengths(int64_t a, int64_t b) { return a == kNoEnd || b == kNoEnd ? kNoEnd : a + b; }
@@ -29,8 +29,8 @@ int64_t times(int64_t length, int64_t count) {
 CodeRanges digits() { return {{'0', '9'}}; }
 CodeRanges words() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
 CodeRanges spaces() {
-  return {{0x09, 0x0D}, {0x20, 0x20}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
-          {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+  return {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 }
 
 class PatternParser {
@@ -47,7 +47,8 @@ class PatternParser {
       FATHOM_ASSIGN(Part part, parse_sequence(0));
       const bool to_end = take("$");
       if (at_ < text_.size() && text_[at_] != '|')
-        return fail("{} is not supported here: anchors stand at the ends of a pattern or of its alternatives", found());
+        return fail("{} is not supported here: anchors stand at the ends of a pattern or of its alternatives",
+                    found());
       const int64_t longest = from_start && to_end ? part.longest : kNoEnd;
       grammar.min_length = choices.empty() ? part.shortest : std::min(grammar.min_length, part.shortest);
       grammar.max_length = choices.empty() || longest == kNoEnd || grammar.max_length == kNoEnd
@@ -83,8 +84,11 @@ class PatternParser {
       FATHOM_ASSIGN(const Part part, parse_sequence(depth));
       const bool first = choices.empty();
       all.shortest = first ? part.shortest : std::min(all.shortest, part.shortest);
-      if (first) all.longest = part.longest;
-      else all.longest = all.longest == kNoEnd || part.longest == kNoEnd ? kNoEnd : std::max(all.longest, part.longest);
+      if (first)
+        all.longest = part.longest;
+      else
+        all.longest =
+            all.longest == kNoEnd || part.longest == kNoEnd ? kNoEnd : std::max(all.longest, part.longest);
       all.repeated = first ? part.repeated : "";
       choices.push_back(part.text);
     } while (take("|"));
@@ -121,7 +125,8 @@ class PatternParser {
       if (!take(")")) return fail("expected ')', found {}", found());
       return inner;
     }
-    if (take(".")) return class_part(invert_ranges(normalize_ranges({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})));
+    if (take("."))
+      return class_part(invert_ranges(normalize_ranges({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})));
     if (take("[")) return parse_class();
     if (take("\\")) {
       FATHOM_ASSIGN(const CodeRanges ranges, parse_escape(false));
@@ -146,7 +151,8 @@ class PatternParser {
   Result<int64_t> parse_count() {
     const size_t start = at_;
     int64_t count = 0;
-    for (; peek() >= '0' && peek() <= '9'; ++at_) count = std::min(count * 10 + (peek() - '0'), kManyRepeats + 1);
+    for (; peek() >= '0' && peek() <= '9'; ++at_)
+      count = std::min(count * 10 + (peek() - '0'), kManyRepeats + 1);
     if (at_ == start) return fail("expected a number of repetitions, found {}", found());
     if (count > kManyRepeats) return fail("more than {} repetitions", kManyRepeats);
     return count;
@@ -174,7 +180,8 @@ class PatternParser {
       return part;
     }
     take("?");  // lazy or not, the same texts match
-    const std::string range = most == kNoEnd ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
+    const std::string range =
+        most == kNoEnd ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
     // Grouped: what is repeated may be a sequence, and a repetition of a repetition needs parentheses.
     part.text = fmt::format("({}){}", part.text, range);
     part.repeated = part.is_class ? part.repeated : "";
@@ -186,7 +193,8 @@ class PatternParser {
 
   Result<char32_t> take_character() {
     const char32_t code = take_code(text_, at_);
-    if (code > kLastCode) return fail("expected a character, found {}", at_ < text_.size() ? "no UTF-8" : "the end");
+    if (code > kLastCode)
+      return fail("expected a character, found {}", at_ < text_.size() ? "no UTF-8" : "the end");
     return code;
   }
 
@@ -207,7 +215,8 @@ class PatternParser {
     uint32_t code = 0;
     if (take("{")) {
       const size_t end = text_.find('}', at_);
-      if (end == text_.npos || end == at_ || end - at_ > 6) return fail("expected 1 to 6 hexadecimal digits and '}}'");
+      if (end == text_.npos || end == at_ || end - at_ > 6)
+        return fail("expected 1 to 6 hexadecimal digits and '}}'");
       FATHOM_ASSIGN(code, parse_hex(static_cast<int>(end - at_)));
       ++at_;
     } else {
@@ -228,17 +237,28 @@ class PatternParser {
     const char letter = peek();
     ++at_;
     switch (letter) {
-      case 'd': return digits();
-      case 'D': return invert_ranges(digits());
-      case 'w': return words();
-      case 'W': return invert_ranges(words());
-      case 's': return spaces();
-      case 'S': return invert_ranges(spaces());
-      case 't': return one('\t');
-      case 'n': return one('\n');
-      case 'v': return one('\v');
-      case 'f': return one('\f');
-      case 'r': return one('\r');
+      case 'd':
+        return digits();
+      case 'D':
+        return invert_ranges(digits());
+      case 'w':
+        return words();
+      case 'W':
+        return invert_ranges(words());
+      case 's':
+        return spaces();
+      case 'S':
+        return invert_ranges(spaces());
+      case 't':
+        return one('\t');
+      case 'n':
+        return one('\n');
+      case 'v':
+        return one('\v');
+      case 'f':
+        return one('\f');
+      case 'r':
+        return one('\r');
       case '0':
         if (peek() < '0' || peek() > '9') return one(0);
         break;
@@ -262,7 +282,8 @@ class PatternParser {
         break;
       }
       default:
-        if (letter > ' ' && letter < 0x7F && std::string_view("^$\\.*+?()[]{}|/-").find(letter) != std::string_view::npos)
+        if (letter > ' ' && letter < 0x7F &&
+            std::string_view("^$\\.*+?()[]{}|/-").find(letter) != std::string_view::npos)
           return one(static_cast<uint32_t>(letter));
         if (letter > ' ' && letter < '0') return one(static_cast<uint32_t>(letter));  // other marks
     }
@@ -287,7 +308,8 @@ class PatternParser {
         FATHOM_ASSIGN(const CodeRanges last, parse_class_item());
         const bool single = item.size() == 1 && last.size() == 1 && item[0].first == item[0].last &&
                             last[0].first == last[0].last;
-        if (!single || last[0].first < item[0].first) return fail("a range of characters is empty or has no single ends");
+        if (!single || last[0].first < item[0].first)
+          return fail("a range of characters is empty or has no single ends");
         item = {{item[0].first, last[0].first}};
       }
       ranges.insert(ranges.end(), item.begin(), item.end());
@@ -303,7 +325,8 @@ class PatternParser {
 
 std::string class_character(char32_t code) {
   const auto value = static_cast<uint32_t>(code);
-  const bool plain = (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z');
+  const bool plain =
+      (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z');
   if (plain) return std::string(1, static_cast<char>(code));
   if (value < 0x80) return fmt::format("\\x{:02X}", value);
   return value < 0x10000 ? fmt::format("\\u{:04X}", value) : fmt::format("\\U{:08X}", value);
@@ -332,7 +355,8 @@ std::string gbnf_string_class(const CodeRanges& ranges) {
       if (letter == letters.npos)
         parts.push_back(fmt::format("\"\\\\u{:04x}\"", static_cast<uint32_t>(code)));
       else
-        parts.push_back(fmt::format("\"\\\\{}{}\"", names[letter] == '"' || names[letter] == '\\' ? "\\" : "", names[letter]));
+        parts.push_back(fmt::format("\"\\\\{}{}\"", names[letter] == '"' || names[letter] == '\\' ? "\\" : "",
+                                    names[letter]));
     }
   }
   return parts.size() == 1 ? parts[0] : fmt::format("({})", fmt::join(parts, " | "));

@@ -28,7 +28,8 @@ class SchemaScan : public nlohmann::json_sax<SchemaJson> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     if (++members_.back() <= kSchemaMembersMax) return true;
-    failure = fmt::format("expected at most {} members of an object, found more at \"{}\"", kSchemaMembersMax, name);
+    failure = fmt::format("expected at most {} members of an object, found more at \"{}\"", kSchemaMembersMax,
+                          name);
     return false;
   }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
@@ -55,17 +56,19 @@ class SchemaScan : public nlohmann::json_sax<SchemaJson> {
 std::string below(const std::string& path, std::string_view key) {
   std::string escaped;
   for (const char letter : key) {
-    if (letter == '~') escaped += "~0";
-    else if (letter == '/') escaped += "~1";
-    else escaped += letter;
+    if (letter == '~')
+      escaped += "~0";
+    else if (letter == '/')
+      escaped += "~1";
+    else
+      escaped += letter;
   }
   return path + "/" + escaped;
 }
 
-constexpr std::string_view kAnnotations[] = {"title",      "description", "default",   "example",
-                                             "examples",   "$schema",     "$comment",  "$defs",
-                                             "definitions", "deprecated", "readOnly",  "writeOnly",
-                                             "contentMediaType", "contentEncoding"};
+constexpr std::string_view kAnnotations[] = {
+    "title", "description", "default",    "example",  "examples",  "$schema",          "$comment",
+    "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentEncoding"};
 
 class Gatherer {
  public:
@@ -178,16 +181,25 @@ class Gatherer {
       if (key == "$ref" || key == "allOf" || key == "properties" || key == "required" ||
           key == "additionalProperties" || key == "items" || key == "prefixItems")
         continue;  // read before, or below with all the others
-      if (std::find(std::begin(kAnnotations), std::end(kAnnotations), key) != std::end(kAnnotations)) continue;
+      if (std::find(std::begin(kAnnotations), std::end(kAnnotations), key) != std::end(kAnnotations))
+        continue;
       if (key == "$id" && &schema == &document_) continue;
-      if (key == "type") FATHOM_TRY(read_type(value, path));
-      else if (key == "enum" || key == "const") FATHOM_TRY(read_values(key, value, path));
-      else if (key == "anyOf" || key == "oneOf") FATHOM_TRY(read_choice(place, key == "oneOf", value, path));
-      else if (key.ends_with("inimum") || key.ends_with("aximum")) FATHOM_TRY(read_bound(key, value, path));
-      else if (key.starts_with("min") || key.starts_with("max")) FATHOM_TRY(read_count(key, value, path));
-      else if (key == "pattern") FATHOM_TRY(read_word(shape_.pattern, value, path));
-      else if (key == "format") FATHOM_TRY(read_word(shape_.format, value, path));
-      else return fail(path, "the keyword \"{}\" is not supported", key);
+      if (key == "type")
+        FATHOM_TRY(read_type(value, path));
+      else if (key == "enum" || key == "const")
+        FATHOM_TRY(read_values(key, value, path));
+      else if (key == "anyOf" || key == "oneOf")
+        FATHOM_TRY(read_choice(place, key == "oneOf", value, path));
+      else if (key.ends_with("inimum") || key.ends_with("aximum"))
+        FATHOM_TRY(read_bound(key, value, path));
+      else if (key.starts_with("min") || key.starts_with("max"))
+        FATHOM_TRY(read_count(key, value, path));
+      else if (key == "pattern")
+        FATHOM_TRY(read_word(shape_.pattern, value, path));
+      else if (key == "format")
+        FATHOM_TRY(read_word(shape_.format, value, path));
+      else
+        return fail(path, "the keyword \"{}\" is not supported", key);
     }
     return {};
   }
@@ -200,8 +212,8 @@ class Gatherer {
 
   Result<void> read_type(const SchemaJson& value, const std::string& path) {
     static const std::pair<std::string_view, int> kTypes[] = {
-        {"null", kNull}, {"boolean", kBoolean}, {"integer", kInteger}, {"number", kInteger | kFraction},
-        {"string", kString}, {"array", kArray}, {"object", kObject}};
+        {"null", kNull},     {"boolean", kBoolean}, {"integer", kInteger}, {"number", kInteger | kFraction},
+        {"string", kString}, {"array", kArray},     {"object", kObject}};
     int types = 0;
     const auto add = [&](const SchemaJson& name) {
       for (const auto& [known, bits] : kTypes) {
@@ -213,19 +225,24 @@ class Gatherer {
     };
     if (value.is_array() && !value.empty()) {
       for (const SchemaJson& name : value)
-        if (!add(name)) return fail(path, "expected names of JSON types, found {}", name.dump().substr(0, 40));
+        if (!add(name))
+          return fail(path, "expected names of JSON types, found {}", name.dump().substr(0, 40));
     } else if (!add(value)) {
-      return fail(path, "expected the name of a JSON type or a list of them, found {}", value.dump().substr(0, 40));
+      return fail(path, "expected the name of a JSON type or a list of them, found {}",
+                  value.dump().substr(0, 40));
     }
     narrow(static_cast<uint8_t>(types), path);
     return {};
   }
 
   Result<void> read_values(const std::string& key, const SchemaJson& value, const std::string& path) {
-    if (key == "enum" && (!value.is_array() || value.empty())) return fail(path, "expected a list that is not empty");
+    if (key == "enum" && (!value.is_array() || value.empty()))
+      return fail(path, "expected a list that is not empty");
     std::vector<SchemaJson> values;
-    if (key == "const") values.push_back(value);
-    else values.assign(value.begin(), value.end());
+    if (key == "const")
+      values.push_back(value);
+    else
+      values.assign(value.begin(), value.end());
     if (shape_.values) {
       std::set<std::string> before;
       for (const SchemaJson& one : *shape_.values) before.insert(canonical_value(one));
@@ -236,7 +253,8 @@ class Gatherer {
     return {};
   }
 
-  Result<void> read_choice(const SchemaPlace& place, bool one, const SchemaJson& value, const std::string& path) {
+  Result<void> read_choice(const SchemaPlace& place, bool one, const SchemaJson& value,
+                           const std::string& path) {
     FATHOM_ASSIGN(SchemaSet choices, schema_list(value, path));
     if (shape_.choice || (one ? place.chosen_one : place.chosen_any)) return {};
     shape_.choice = SchemaChoice{static_cast<size_t>(&place - shape_.places.data()), one, std::move(choices)};
@@ -249,7 +267,8 @@ class Gatherer {
     if (!low && key != "maximum" && key != "exclusiveMaximum")
       return fail(path, "the keyword \"{}\" is not supported", key);
     if (!value.is_number()) return fail(path, "expected a number, found {}", value.dump().substr(0, 40));
-    Result<Decimal> decimal = parse_decimal(value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump());
+    Result<Decimal> decimal =
+        parse_decimal(value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump());
     if (!decimal.ok()) return fail(path, "{}", decimal.error().message);
     shape_.constrains_numbers = true;
     std::optional<NumberBound>& bound = low ? shape_.numbers.low : shape_.numbers.high;
@@ -266,12 +285,15 @@ class Gatherer {
   }
 
   Result<void> read_count(const std::string& key, const SchemaJson& value, const std::string& path) {
-    int64_t* least = key == "minLength" ? &shape_.min_length : key == "minItems" ? &shape_.min_items : nullptr;
+    int64_t* least = key == "minLength"  ? &shape_.min_length
+                     : key == "minItems" ? &shape_.min_items
+                                         : nullptr;
     int64_t* most = key == "maxLength" ? &shape_.max_length : key == "maxItems" ? &shape_.max_items : nullptr;
     if (least == nullptr && most == nullptr) return fail(path, "the keyword \"{}\" is not supported", key);
     const double count = value.is_number() ? value.get<double>() : -1;
     if (count < 0 || count > static_cast<double>(kSchemaCountMax) || count != std::floor(count))
-      return fail(path, "expected an integer from 0 to {}, found {}", kSchemaCountMax, value.dump().substr(0, 40));
+      return fail(path, "expected an integer from 0 to {}, found {}", kSchemaCountMax,
+                  value.dump().substr(0, 40));
     const auto whole = static_cast<int64_t>(count);
     (key.ends_with("Length") ? shape_.constrains_strings : shape_.constrains_arrays) = true;
     if (least != nullptr) *least = std::max(*least, whole);
@@ -303,11 +325,13 @@ class Gatherer {
       size_t own = 0;
       if (const auto prefix = place.schema->find("prefixItems"); prefix != place.schema->end())
         for (; own < prefix->size(); ++own)
-          shape_.first_items[own].push_back({&(*prefix)[own], fmt::format("{}/prefixItems/{}", place.path, own)});
+          shape_.first_items[own].push_back(
+              {&(*prefix)[own], fmt::format("{}/prefixItems/{}", place.path, own)});
       const auto items = place.schema->find("items");
       if (items == place.schema->end()) continue;
       const SchemaPlace rest{&*items, below(place.path, "items")};
-      if (items->is_array()) return fail(rest.path, "expected a schema; a list of them is written as prefixItems");
+      if (items->is_array())
+        return fail(rest.path, "expected a schema; a list of them is written as prefixItems");
       shape_.constrains_arrays = true;
       for (size_t k = own; k < firsts; ++k) shape_.first_items[k].push_back(rest);
       shape_.items.push_back(rest);
@@ -322,7 +346,8 @@ class Gatherer {
     return shape_.members.back();
   }
 
-  /// What each schema says of members, name by name: each applies its own additionalProperties to the others' names.
+  /// What each schema says of members, name by name: each applies its own additionalProperties to the others'
+  /// names.
   Result<void> finish_objects() {
     for (const SchemaPlace& place : shape_.places) {
       const auto properties = place.schema->find("properties");
@@ -342,8 +367,10 @@ class Gatherer {
       if (!required->is_array()) return fail(path, "expected a list of names");
       shape_.constrains_objects = true;
       for (const SchemaJson& name : *required) {
-        if (!name.is_string()) return fail(path, "expected a list of names, found {}", name.dump().substr(0, 40));
-        if (shape_.members.size() > static_cast<size_t>(kSchemaMembersMax)) return fail(path, "more than {} names", kSchemaMembersMax);
+        if (!name.is_string())
+          return fail(path, "expected a list of names, found {}", name.dump().substr(0, 40));
+        if (shape_.members.size() > static_cast<size_t>(kSchemaMembersMax))
+          return fail(path, "more than {} names", kSchemaMembersMax);
         member(name.get<std::string>()).required = true;
       }
     }
@@ -372,12 +399,14 @@ class Gatherer {
   /// Constants of types that do not apply go; beside other constraints each would have to be checked.
   Result<void> finish_values() {
     if (!shape_.values) return {};
-    std::erase_if(*shape_.values, [&](const SchemaJson& value) { return (type_of_value(value) & shape_.types) == 0; });
+    std::erase_if(*shape_.values,
+                  [&](const SchemaJson& value) { return (type_of_value(value) & shape_.types) == 0; });
     int types = 0;
     for (const SchemaJson& value : *shape_.values) types |= type_of_value(value);
     narrow(static_cast<uint8_t>(types), values_path_);
     if ((shape_.constrains_numbers && (types & (kInteger | kFraction)) != 0) ||
-        (shape_.constrains_strings && (types & kString) != 0) || (shape_.constrains_arrays && (types & kArray) != 0) ||
+        (shape_.constrains_strings && (types & kString) != 0) ||
+        (shape_.constrains_arrays && (types & kArray) != 0) ||
         (shape_.constrains_objects && (types & kObject) != 0))
       return fail(values_path_, "constants beside other constraints of their type are not supported");
     return {};
@@ -417,17 +446,23 @@ Result<SchemaShape> gather_shape(const SchemaJson& document, const SchemaSet& se
 
 uint8_t type_of_value(const SchemaJson& value) {
   switch (value.type()) {
-    case SchemaJson::value_t::null: return kNull;
-    case SchemaJson::value_t::boolean: return kBoolean;
+    case SchemaJson::value_t::null:
+      return kNull;
+    case SchemaJson::value_t::boolean:
+      return kBoolean;
     case SchemaJson::value_t::number_integer:
-    case SchemaJson::value_t::number_unsigned: return kInteger;
+    case SchemaJson::value_t::number_unsigned:
+      return kInteger;
     case SchemaJson::value_t::number_float: {
       const auto number = value.get<double>();
       return number == std::floor(number) ? kInteger : kFraction;
     }
-    case SchemaJson::value_t::string: return kString;
-    case SchemaJson::value_t::array: return kArray;
-    default: return kObject;
+    case SchemaJson::value_t::string:
+      return kString;
+    case SchemaJson::value_t::array:
+      return kArray;
+    default:
+      return kObject;
   }
 }
 

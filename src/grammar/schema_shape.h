@@ -19,9 +19,10 @@ namespace fathom {
 using SchemaJson = nlohmann::ordered_json;
 
 constexpr size_t kSchemaBytesMax = size_t{1} << 20;
-constexpr int kSchemaDepthMax = 128;      // of the text, and of schemas within schemas when references are followed
-constexpr int kSchemaMembersMax = 1024;   // of one object of the text, and of one value
-constexpr size_t kSchemaParallelMax = 64; // schemas that apply to one value
+constexpr int kSchemaDepthMax =
+    128;  // of the text, and of schemas within schemas when references are followed
+constexpr int kSchemaMembersMax = 1024;      // of one object of the text, and of one value
+constexpr size_t kSchemaParallelMax = 64;    // schemas that apply to one value
 constexpr int64_t kSchemaCountMax = 65'535;  // minLength, maxItems, ...
 
 enum SchemaType : uint8_t {
@@ -38,7 +39,7 @@ enum SchemaType : uint8_t {
 /// A schema of the document and where it is.
 struct SchemaPlace {
   const SchemaJson* schema = nullptr;
-  std::string path;    // "#/properties/age"
+  std::string path;         // "#/properties/age"
   bool chosen_any = false;  // its anyOf has been replaced by one of the choices
   bool chosen_one = false;  // the same for oneOf
 };
@@ -54,27 +55,28 @@ struct SchemaWord {
   std::string word, path;
 };
 struct SchemaChoice {
-  size_t place = 0;    // in SchemaShape::places
-  bool one = false;    // oneOf
+  size_t place = 0;  // in SchemaShape::places
+  bool one = false;  // oneOf
   SchemaSet choices;
 };
 
 struct SchemaShape {
-  uint8_t types = kAnyType;  // 0: no value
-  std::string path;          // of what narrowed it most, for messages
+  uint8_t types = kAnyType;                       // 0: no value
+  std::string path;                               // of what narrowed it most, for messages
   std::optional<std::vector<SchemaJson>> values;  // enum and const
   NumberRange numbers;
-  int64_t min_length = 0, max_length = -1;        // -1: without end
+  int64_t min_length = 0, max_length = -1;  // -1: without end
   std::optional<SchemaWord> pattern, format;
-  std::vector<SchemaSet> first_items;             // prefixItems
-  SchemaSet items;                                // of the rest; empty: anything
+  std::vector<SchemaSet> first_items;  // prefixItems
+  SchemaSet items;                     // of the rest; empty: anything
   int64_t min_items = 0, max_items = -1;
-  std::vector<SchemaMember> members;              // in the order of "properties"
-  SchemaSet additional;                           // empty: anything
-  std::optional<SchemaChoice> choice;             // an anyOf or oneOf that is still open
-  SchemaSet places;                               // references and allOf resolved
+  std::vector<SchemaMember> members;   // in the order of "properties"
+  SchemaSet additional;                // empty: anything
+  std::optional<SchemaChoice> choice;  // an anyOf or oneOf that is still open
+  SchemaSet places;                    // references and allOf resolved
 
-  bool constrains_numbers = false, constrains_strings = false, constrains_arrays = false, constrains_objects = false;
+  bool constrains_numbers = false, constrains_strings = false, constrains_arrays = false,
+       constrains_objects = false;
 };
 
 /// The text as JSON, within the limits above.
@@ -89,7 +91,7 @@ std::string canonical_value(const SchemaJson& value);
 /// What tells choices apart.
 struct ChoiceFacts {
   uint8_t types = kAnyType;
-  std::optional<std::set<std::string>> values;           // canonical
+  std::optional<std::set<std::string>> values;             // canonical
   std::map<std::string, std::set<std::string>> constants;  // of members that have to be there
 };
 Result<ChoiceFacts> choice_facts(const SchemaJson& document, const SchemaPlace& choice);

@@ -1,8 +1,9 @@
 // Sets of stacks of return states, shared and kept once: equal sets have equal numbers.
 //
-// A node stands for the set of stacks that a walk may have below its current state. It holds at most one frame a
-// return state, and that frame's node holds everything that may lie below it: the set of stacks, read from the top,
-// is a deterministic automaton. However ambiguous a grammar is, a walk has one node for each state it may be in.
+// A node stands for the set of stacks that a walk may have below its current state. It holds at most one
+// frame a return state, and that frame's node holds everything that may lie below it: the set of stacks, read
+// from the top, is a deterministic automaton. However ambiguous a grammar is, a walk has one node for each
+// state it may be in.
 #pragma once
 
 #include <cstdint>

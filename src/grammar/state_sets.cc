@@ -6,6 +6,7 @@ namespace fathom {
 namespace {
 
 constexpr StackNode kNoCall = UINT32_MAX;
+constexpr int64_t kWorkPerRow = 64;  // a row is a kilobyte: the limit of work is one of memory, too
 
 uint64_t item_key(StateItem item) { return uint64_t{item.state} << 32 | item.stack; }
 
@@ -59,6 +60,7 @@ StateSets::Set StateSets::find_step(Set set, uint8_t byte) {
     rows_[set] = std::make_unique<Row>();
     rows_[set]->fill(kUnknown);
     ++row_count_;
+    work_ += kWorkPerRow;
   }
   (*rows_[set])[byte] = next;
   return next;
@@ -119,8 +121,8 @@ void StateSets::call(uint32_t state, StackNode stack) {
   for (const CallEdge& edge : automaton_.calls(state)) {
     ++work_;
     const uint32_t rank = automaton_.states[edge.start].rank;
-    // Nothing would happen at `back` but going back further; keeping it would let lists that recurse at their end
-    // grow a stack.
+    // Nothing would happen at `back` but going back further; keeping it would let lists that recurse at their
+    // end grow a stack.
     const StackNode below = automaton_.states[edge.back].tail ? stack : stacks_.push(edge.back, stack);
     if (call_stacks_[rank] != kNoCall) {
       call_stacks_[rank] = stacks_.unite(call_stacks_[rank], below);
@@ -140,7 +142,8 @@ StateSets::Set StateSets::close() {
   closed_.clear();
   const auto take = [&](StateItem item) {
     const Automaton::State& state = automaton_.states[item.state];
-    if (state.bytes_begin != state.bytes_end || state.tokens_begin != state.tokens_end) closed_.push_back(item);
+    if (state.bytes_begin != state.bytes_end || state.tokens_begin != state.tokens_end)
+      closed_.push_back(item);
     if (state.calls_begin != state.calls_end) call(item.state, item.stack);
   };
   for (const StateItem& item : arrived_) take(item);
@@ -166,7 +169,8 @@ StateSets::Set StateSets::intern(std::span<const StateItem> items, bool ended) {
   const uint64_t hash = hash_items(items, ended);
   for (auto [entry, end] = known_.equal_range(hash); entry != end; ++entry) {
     const std::span<const StateItem> other = this->items(entry->second);
-    if (sets_[entry->second].ended == ended && std::equal(items.begin(), items.end(), other.begin(), other.end()))
+    if (sets_[entry->second].ended == ended &&
+        std::equal(items.begin(), items.end(), other.begin(), other.end()))
       return entry->second;
   }
   const auto set = static_cast<Set>(sets_.size());

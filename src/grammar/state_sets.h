@@ -1,5 +1,5 @@
-// Where a walk through a grammar may be: sets of states with the stacks below them, kept once and with the ways
-// between them remembered, so that the second walk along the same text only reads tables.
+// Where a walk through a grammar may be: sets of states with the stacks below them, kept once and with the
+// ways between them remembered, so that the second walk along the same text only reads tables.
 #pragma once
 
 #include <array>
@@ -49,7 +49,9 @@ class StateSets {
   bool ended(Set set) const { return sets_[set].ended; }
   const StackPool& stacks() const { return stacks_; }
 
-  size_t bytes() const { return items_.size() * 8 + sets_.size() * 80 + row_count_ * sizeof(Row) + stacks_.bytes(); }
+  size_t bytes() const {
+    return items_.size() * 8 + sets_.size() * 80 + row_count_ * sizeof(Row) + stacks_.bytes();
+  }
   int64_t work() const { return work_ + stacks_.work(); }
   /// After `amount` more of work() every new step leads to kDead and exhausted() says so.
   void allow_work(int64_t amount) {
@@ -86,9 +88,9 @@ class StateSets {
   std::unordered_multimap<uint64_t, Set> known_;  // by hash
   std::vector<StateItem> arrived_, closed_;
   std::unordered_map<uint64_t, char> popped_;
-  std::vector<StackNode> call_stacks_;       // by rank of a start
-  std::vector<uint32_t> call_starts_;        // by rank
-  std::vector<uint32_t> open_calls_;         // heap of ranks, lowest first
+  std::vector<StackNode> call_stacks_;  // by rank of a start
+  std::vector<uint32_t> call_starts_;   // by rank
+  std::vector<uint32_t> open_calls_;    // heap of ranks, lowest first
   int64_t work_ = 0;
   int64_t work_limit_ = INT64_MAX;
   bool exhausted_ = false;

@@ -14,9 +14,10 @@ namespace fathom {
 
 constexpr int32_t kTestEnd = 256;
 constexpr const char* kTestTokens[] = {
-    "{\"", "\":", "\": ", "\",\"", "\",", "\"}", "[{\"", "}]", "},{", "true", "false,", "null",
-    "\n  ", "\n    \"", ": [", "], ", "\xE6\x97", "\xA5\"", "\xF0\x9F", "\x99\x82x", "\\u", "\\\"",
-    "\\ud83d", "\\ude00", "d83d", "0.", "00", "-1", "12", "e+", "name", "a\":", "id", " \"", "123"};
+    "{\"",      "\":",       "\": ", "\",\"", "\",",      "\"}",     "[{\"", "}]",       "},{",
+    "true",     "false,",    "null", "\n  ",  "\n    \"", ": [",     "], ",  "\xE6\x97", "\xA5\"",
+    "\xF0\x9F", "\x99\x82x", "\\u",  "\\\"",  "\\ud83d",  "\\ude00", "d83d", "0.",       "00",
+    "-1",       "12",        "e+",   "name",  "a\":",     "id",      " \"",  "123"};
 
 /// Ids 0 to 255 are the bytes, kTestEnd ends, the rest are tokens as vocabularies have them.
 inline std::shared_ptr<const GrammarVocabulary> test_vocabulary() {
@@ -24,8 +25,7 @@ inline std::shared_ptr<const GrammarVocabulary> test_vocabulary() {
     std::vector<std::string> tokens;
     for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
     tokens.push_back("");
-    for (const char* token : kTestTokens)
-      tokens.push_back(token);
+    for (const char* token : kTestTokens) tokens.push_back(token);
     return GrammarVocabulary::make(std::move(tokens), {kTestEnd});
   }();
   return made;
@@ -72,7 +72,8 @@ inline std::string random_text(const Grammar& grammar, std::mt19937& random, int
     // Otherwise most walks would be one long string.
     for (const std::string& closer : closers) {
       const int32_t close = static_cast<uint8_t>(closer[0]);
-      if ((step >= steps || random() % 8 == 0) && std::find(ids.begin(), ids.end(), close) != ids.end()) id = close;
+      if (random() % (step >= steps ? 2 : 8) == 0 && std::find(ids.begin(), ids.end(), close) != ids.end())
+        id = close;
     }
     if (id == kTestEnd) return text;
     mask->accept(id);

@@ -21,14 +21,15 @@ class TokenTrie : public GrammarVocabulary {
   bool is_end(int32_t id) const { return (end_bits_[static_cast<size_t>(id) / 64] >> (id % 64) & 1) != 0; }
   std::span<const uint64_t> end_bits() const { return end_bits_; }
 
-  // Node 0 is the root, without a byte. The nodes below node n are n + 1 to end(n) - 1, children first byte by
-  // byte, each followed by what is below it.
+  // Node 0 is the root, without a byte. The nodes below node n are n + 1 to end(n) - 1, children first byte
+  // by byte, each followed by what is below it.
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()) - 1; }
   uint8_t byte(uint32_t node) const { return nodes_[node].byte; }
   uint32_t end(uint32_t node) const { return nodes_[node].end; }
   /// Those that are spelled by the path to the node.
   std::span<const int32_t> ids(uint32_t node) const {
-    return std::span(ids_).subspan(nodes_[node].ids_begin, nodes_[node + 1].ids_begin - nodes_[node].ids_begin);
+    return std::span(ids_).subspan(nodes_[node].ids_begin,
+                                   nodes_[node + 1].ids_begin - nodes_[node].ids_begin);
   }
 
  private:

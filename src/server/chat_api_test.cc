@@ -325,7 +325,9 @@ TEST(ChatApi, StreamsHeadersAtOnceAndLivesDuringPrefill) {
   EXPECT_EQ(exchange->status(), 200);
   exchange->leave();
   exchange->wait();  // ended long before the prefill would have
-  EXPECT_EQ(service.generator().status().statistics.requests_finished[static_cast<size_t>(FinishCause::kCancelled)], 1);
+  EXPECT_EQ(
+      service.generator().status().statistics.requests_finished[static_cast<size_t>(FinishCause::kCancelled)],
+      1);
 }
 
 TEST(ChatApi, FreesTheSlotOfAClientThatLeft) {
@@ -362,7 +364,9 @@ TEST(ChatApi, CancelsByName) {
 }
 
 TEST(ChatApi, RefusesWhatDoesNotFitTheQueue) {
-  Json script{{"slots", 1}, {"queue_limit", 1}, {"answers", Json::array({{{"text", "x"}, {"hangs", true}, {"uses", -1}}})}};
+  Json script{{"slots", 1},
+              {"queue_limit", 1},
+              {"answers", Json::array({{{"text", "x"}, {"hangs", true}, {"uses", -1}}})}};
   TestService service(script);
   const auto first = service.start("POST", "/v1/chat/completions", chat().dump());
   while (service.generator().status().slots[0].phase == SlotStatus::Phase::kIdle) std::this_thread::yield();
@@ -420,7 +424,8 @@ TEST(ChatApi, ForcesCallsByMasks) {
     TestService service(script_of(kCalls + kEos));
     EXPECT_EQ(whole(service, request)["choices"][0]["finish_reason"], "tool_calls");
     request["tool_choice"] = {{"type", "function"}, {"function", {{"name", "get_weather"}}}};
-    EXPECT_EQ(whole(service, request)["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather");
+    EXPECT_EQ(whole(service, request)["choices"][0]["message"]["tool_calls"][0]["function"]["name"],
+              "get_weather");
     request["tool_choice"]["function"]["name"] = "nonsense";
     EXPECT_EQ(service.post("/v1/chat/completions", request)->status(), 400);
   }
@@ -448,6 +453,10 @@ TEST(ChatApi, KeepsAnswersToSchemas) {
   EXPECT_EQ(refused->status(), 400);
   EXPECT_NE(refused->body().find("multipleOf"), std::string::npos);
   Json grammar = chat();
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["ignore_eos"] = true;
+  EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
+  grammar["ignore_eos"] = false;
   grammar["grammar"] = "root ::= (";
   EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
 }
@@ -500,8 +509,9 @@ TEST(ChatApi, NamesWhatIsWrong) {
     EXPECT_EQ(exchange->status(), 400) << body;
     EXPECT_TRUE(exchange->json()["error"]["param"].get<std::string>().starts_with(member)) << exchange->body();
   }
-  refuse(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]})",
-         "messages");
+  refuse(
+      R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]})",
+      "messages");
 }
 
 TEST(ChatApi, AnswersEveryRequest) {

@@ -7,7 +7,7 @@
 namespace fathom {
 namespace {
 
-constexpr size_t kKeptGrammars = 32;
+constexpr size_t kKeptGrammars = 16;
 
 void clear_bit(std::span<uint64_t> bits, int32_t id) {
   if (id >= 0) bits[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << (id % 64));
@@ -102,6 +102,13 @@ Result<std::string> answer_rules(const ConstraintInput& input, const NamedTokens
   return "root ::= form | calls\n" + form + "\n" + rules;
 }
 
+// Where a form is complete, only the end may follow.
+Result<void> check_may_end(const GenerationFields& fields) {
+  if (!fields.ignore_eos && fields.min_tokens == 0) return {};
+  return Error::invalid("{}: expected no demand on the form of the answer beside it, found one",
+                        fields.ignore_eos ? "ignore_eos" : "min_tokens");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::string& gbnf) {
@@ -118,7 +125,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::strin
     }
     vocabulary = vocabulary_;
   }
-  FATHOM_ASSIGN(std::shared_ptr<const Grammar> grammar, compile_gbnf(gbnf, vocabulary));
+  Result<std::shared_ptr<const Grammar>> grammar = compile_gbnf(gbnf, vocabulary);
   const std::lock_guard lock(mutex_);
   if (latest_.size() == kKeptGrammars) latest_.erase(latest_.begin());
   latest_.emplace_back(gbnf, grammar);
@@ -134,10 +141,13 @@ Result<MaskFactory> make_constraint(const ConstraintInput& input, const NamedTok
                   .grammar = nullptr};
   FATHOM_ASSIGN(const std::string gbnf, answer_rules(input, named));
   if (!gbnf.empty()) {
+    FATHOM_TRY(check_may_end(input.fields));
     Result<std::shared_ptr<const Grammar>> grammar = compiler.compile(gbnf);
     if (!grammar.ok()) {
       const AnswerForm form = input.fields.form;
-      return at_member(form == AnswerForm::kGrammar ? "grammar" : form == AnswerForm::kFree ? "tools" : "response_format",
+      return at_member(form == AnswerForm::kGrammar ? "grammar"
+                       : form == AnswerForm::kFree  ? "tools"
+                                                    : "response_format",
                        grammar.error());
     }
     rules.grammar = *grammar;

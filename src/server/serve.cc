@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kDeliveryPatience{2000};
 Result<void> check(const ServeOptions& options) {
   if (is_loopback(options.http.host) || !options.service.api_keys.empty() || options.allow_open) return {};
   return Error::invalid(
-      "host {}: others than this machine could use the server without a key: give API keys, or say that it is meant",
+      "host {}: others than this machine could use the server without a key: give API keys, or say that it is "
+      "meant",
       options.http.host);
 }
 
@@ -30,6 +31,21 @@ ModelCard make_card(const fathom_engine& engine, const ServeOptions& options) {
   card.backend = engine.backend_description;
   card.has_vision = false;  // the pack may have it, the engine does not read images
   return card;
+}
+
+// The engine was opened for its slots alone.
+Result<void> check_memory(const fathom_engine& engine, const ServeOptions& options) {
+  MemoryPlanOptions wanted = engine.plan.options;
+  wanted.sessions = options.scheduler.slots;
+  wanted.context_tokens = options.scheduler.context_tokens;
+  wanted.is_scheduler = true;
+  wanted.cache_bytes = options.scheduler.cache_bytes;
+  if (!options.cache_folder.empty()) wanted.disk_queue_bytes = DiskCacheOptions().queue_bytes_max;
+  const MemoryPlan plan =
+      plan_memory(engine.model->config(), engine.plan.weights, wanted, engine.plan.budget_bytes);
+  if (plan.fits()) return {};
+  return Error::no_memory("{} requests at once with {} tokens each do not fit in memory\n{}", wanted.sessions,
+                          wanted.context_tokens, plan.report());
 }
 
 Result<std::unique_ptr<DiskCache>> open_disk_cache(const Model& model, const ServeOptions& options) {
@@ -68,6 +84,7 @@ Result<std::unique_ptr<Server>> Server::start(fathom_engine& engine, ServeOption
   parts->host = options.http.host;
   parts->is_tls = !options.http.tls_certificate_path.empty();
   if (options.script_json.empty()) {
+    FATHOM_TRY(check_memory(engine, options));
     FATHOM_ASSIGN(parts->disk, open_disk_cache(*engine.model, options));
     FATHOM_ASSIGN(parts->generator, Scheduler::make(*engine.model, options.scheduler, parts->disk.get()));
   } else {
@@ -77,13 +94,14 @@ Result<std::unique_ptr<Server>> Server::start(fathom_engine& engine, ServeOption
   parts->service =
       std::make_unique<Service>(*parts->generator, tokenizer, make_card(engine, options), options.service);
   Service* service = parts->service.get();
-  FATHOM_ASSIGN(parts->http,
-                HttpServer::start(
-                    options.http,
-                    [service](std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange) {
-                      service->handle(std::move(request), std::move(exchange));
-                    },
-                    [service](const HttpRequest& request) { return service->admit(request); }, Service::error_body));
+  FATHOM_ASSIGN(
+      parts->http,
+      HttpServer::start(
+          options.http,
+          [service](std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange) {
+            service->handle(std::move(request), std::move(exchange));
+          },
+          [service](const HttpRequest& request) { return service->admit(request); }, Service::error_body));
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 

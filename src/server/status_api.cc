@@ -33,6 +33,25 @@ std::string_view phase_name(SlotStatus::Phase phase) {
   return "idle";
 }
 
+std::string_view guard_name(LoopGuardMode mode) {
+  switch (mode) {
+    case LoopGuardMode::kOff: return "off";
+    case LoopGuardMode::kObserve: return "observe";
+    case LoopGuardMode::kStop: return "stop";
+  }
+  return "off";
+}
+
+Json defaults_json(const GenerationDefaults& defaults) {
+  return {{"temperature", defaults.temperature},
+          {"top_p", defaults.top_p},
+          {"top_k", defaults.top_k},
+          {"min_p", defaults.min_p},
+          {"max_tokens", defaults.max_tokens},
+          {"reasoning_effort", kEffortHigh},
+          {"loop_guard", guard_name(defaults.loop_guard.mode)}};
+}
+
 }  // namespace
 
 Result<void> get_models(ServiceContext& context, const HttpRequest&, const Exchange& exchange) {
@@ -69,7 +88,7 @@ Result<void> get_slots(ServiceContext& context, const HttpRequest&, const Exchan
   for (size_t index = 0; index < status.slots.size(); ++index) {
     const SlotStatus& slot = status.slots[index];
     slots.push_back({{"id", index},
-                     {"phase", phase_name(slot.phase)},
+                     {"state", phase_name(slot.phase)},
                      {"is_processing", slot.phase != SlotStatus::Phase::kIdle},
                      {"request", slot.name.empty() ? Json() : Json(slot.name)},
                      {"n_ctx", slot.context_tokens},
@@ -79,29 +98,24 @@ Result<void> get_slots(ServiceContext& context, const HttpRequest&, const Exchan
                      {"generated_tokens", slot.generated_tokens}});
   }
   exchange->respond(json_response(200, {{"slots", std::move(slots)},
-                                        {"queued_requests", status.queued_requests},
+                                        {"queue", status.queued_requests},
                                         {"queue_limit", status.queue_limit}}));
   return {};
 }
 
 Result<void> get_props(ServiceContext& context, const HttpRequest&, const Exchange& exchange) {
   const GeneratorStatus status = context.generator.status();
-  const GenerationDefaults& defaults = context.options.defaults;
   exchange->respond(json_response(200, {{"model", context.card.name},
                                         {"fingerprint", context.card.fingerprint},
                                         {"backend", context.card.backend},
                                         {"version", FATHOM_VERSION},
+                                        {"context_size", status.context_tokens},
                                         {"n_ctx", status.context_tokens},
                                         {"total_slots", status.slots.size()},
                                         {"vocab_size", status.vocab_size},
                                         {"has_vision", context.card.has_vision},
                                         {"modalities", {{"vision", context.card.has_vision}}},
-                                        {"default_generation_settings",
-                                         {{"temperature", defaults.temperature},
-                                          {"top_p", defaults.top_p},
-                                          {"top_k", defaults.top_k},
-                                          {"min_p", defaults.min_p},
-                                          {"max_tokens", defaults.max_tokens}}}}));
+                                        {"defaults", defaults_json(context.options.defaults)}}));
   return {};
 }
 

@@ -55,8 +55,8 @@ void set_stops(PreparedRequest& request, std::vector<int32_t> own) {
 
 }  // namespace
 
-Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conversation_json, GenerationFields fields,
-                                     std::string_view name_prefix) {
+Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conversation_json,
+                                     GenerationFields fields, std::string_view name_prefix) {
   PreparedRequest request;
   request.name = random_name(name_prefix);
   request.fields = std::move(fields);
@@ -131,7 +131,8 @@ int64_t now_s() {
       .count();
 }
 
-Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request, const Submission& submission) {
+Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request,
+                            const Submission& submission) {
   const GenerationFields& fields = request.fields;
   for (int choice = 0; choice < fields.n; ++choice) {
     AnswerSettings settings = request.answer;
