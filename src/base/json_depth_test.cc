@@ -21,5 +21,15 @@ TEST(JsonDepth, IgnoresBracketsInStrings) {
   EXPECT_TRUE(json_is_deeper_than(R"(["\\", [1]])", 1));
 }
 
+TEST(JsonDepth, CountsTheMembersOfEachObject) {
+  EXPECT_FALSE(json_is_wider_than("5", 0));
+  EXPECT_FALSE(json_is_wider_than("[1, 2, 3]", 0));
+  EXPECT_FALSE(json_is_wider_than(R"({"a": {"x": 1, "y": 2}, "b": {"z": 3}})", 2));
+  EXPECT_TRUE(json_is_wider_than(R"({"a": {"x": 1, "y": 2}, "b": {"z": 3}})", 1));
+  EXPECT_TRUE(json_is_wider_than(R"([{"a": {}, "b": [{"c": 1}], "d": 2}])", 2));
+  EXPECT_FALSE(json_is_wider_than(R"({"a:b:c": "d:e"})", 1));
+  EXPECT_FALSE(json_is_wider_than("]}::", 0));
+}
+
 }  // namespace
 }  // namespace fathom

@@ -243,6 +243,8 @@ void SchedulerCore::failed(Error error) {
     job.prompt_logprobs.clear();
     job.prompt_top.clear();
     if (!job.wants_prompt_logprobs()) reuse(slot, false, nullptr);
+    // The cache may have come further than this request had: none of its stops may lie behind it.
+    place_stops(slot);
   }
 }
 

@@ -524,6 +524,9 @@ TEST(ChatApi, NamesWhatIsWrong) {
   refuse("[]", "body");
   refuse(std::string(100000, '['), "body");
   refuse("\"\xff\xfe\"", "body");
+  std::string wide = R"({"messages": [{"role": "user", "content": "x"}], "metadata": {)";
+  for (int member = 0; member < 5000; ++member) wide += fmt::format("\"{}\": 0, ", member);
+  refuse(wide + "\"x\": 0}}", "body");
   refuse("{}", "messages");
   refuse(R"({"messages": []})", "messages");
   refuse(R"({"messages": [{"role": "robot", "content": "x"}]})", "messages[0].role");

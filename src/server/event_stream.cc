@@ -49,12 +49,6 @@ void EventStream::close() {
   if (open_) exchange_->finish();
 }
 
-void EventStream::abort() {
-  const std::lock_guard lock(mutex_);
-  closed_ = true;
-  exchange_->abort();
-}
-
 void EventStream::beat(std::chrono::milliseconds interval) {
   {
     const std::lock_guard lock(mutex_);
@@ -64,11 +58,6 @@ void EventStream::beat(std::chrono::milliseconds interval) {
     keep_alive_(*this);
   else
     comment("waiting");
-}
-
-bool EventStream::is_open() const {
-  const std::lock_guard lock(mutex_);
-  return open_ && !closed_;
 }
 
 }  // namespace fathom

@@ -28,13 +28,10 @@ class EventStream {
   /// A line that clients skip; shows that the server lives.
   void comment(std::string_view text);
   void close();
-  /// Ends the connection in a way that no client takes for the end of a whole answer.
-  void abort();
   /// Sends `keep_alive()` if nothing was sent for `interval`.
   void beat(std::chrono::milliseconds interval);
   /// What beat() sends; a comment unless set. Called with no lock held.
   void set_keep_alive(std::function<void(EventStream&)> keep_alive) { keep_alive_ = std::move(keep_alive); }
-  bool is_open() const;
 
  private:
   void put(std::string text);
@@ -42,7 +39,7 @@ class EventStream {
   std::shared_ptr<HttpExchange> exchange_;
   HttpHeaders headers_;
   std::function<void(EventStream&)> keep_alive_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::string waiting_;  // before open()
   bool open_ = false, closed_ = false;
   std::chrono::steady_clock::time_point last_sent_ = std::chrono::steady_clock::now();

@@ -227,13 +227,11 @@ Result<void> read_seed(const Fields& request, GenerationFields& fields) {
   const Json* seed = request.find("seed");
   if (seed != nullptr && seed->is_number_unsigned()) {
     fields.sampling.seed = seed->get<uint64_t>();
-    fields.seed_given = true;
     return {};
   }
   // -1 is how llama.cpp's clients say "any".
   FATHOM_ASSIGN(const auto found, request.integer("seed", INT64_MIN, INT64_MAX));
-  fields.seed_given = found.has_value() && *found != -1;
-  if (fields.seed_given) {
+  if (found && *found != -1) {
     fields.sampling.seed = static_cast<uint64_t>(*found);
   } else {
     std::random_device device;

@@ -38,7 +38,6 @@ struct GenerationFields {
   bool logprobs = false;
   int top_logprobs = 0;
   int n = 1;
-  bool seed_given = false;        // otherwise each answer draws its own
   bool stream = false;
   bool include_usage = false;
   bool return_token_ids = false;

@@ -31,6 +31,8 @@ Error wrong_json(std::string_view path, std::string_view expected, const Json& f
 Result<Json> parse_request_json(std::string_view body) {
   if (json_is_deeper_than(body, kRequestDepthMax))
     return Error::invalid("body: expected JSON nested at most {} levels deep, found more", kRequestDepthMax);
+  if (json_is_wider_than(body, kJsonMembersMax))
+    return Error::invalid("body: expected objects of at most {} members, found one with more", kJsonMembersMax);
   if (!is_valid_utf8(body)) return Error::invalid("body: expected UTF-8, found other bytes");
   try {
     Json value = Json::parse(body);
@@ -69,23 +71,24 @@ Result<std::optional<double>> Fields::number(const char* name, double low, doubl
 Result<std::optional<int64_t>> Fields::integer(const char* name, int64_t low, int64_t high) const {
   const Json* value = find(name);
   if (value == nullptr) return std::optional<int64_t>();
-  const Error wrong =
-      wrong_json(path_of(name), fmt::format("a whole number from {} to {}", low, high), *value);
+  const auto wrong = [&] {
+    return wrong_json(path_of(name), fmt::format("a whole number from {} to {}", low, high), *value);
+  };
   int64_t found = 0;
   if (value->is_number_unsigned()) {
     const auto wide = value->get<uint64_t>();
-    if (wide > static_cast<uint64_t>(INT64_MAX)) return wrong;
+    if (wide > static_cast<uint64_t>(INT64_MAX)) return wrong();
     found = static_cast<int64_t>(wide);
   } else if (value->is_number_integer()) {
     found = value->get<int64_t>();
   } else if (value->is_number_float()) {
     const auto real = value->get<double>();
-    if (!(std::abs(real) < 9e15) || real != std::floor(real)) return wrong;
+    if (!(std::abs(real) < 9e15) || real != std::floor(real)) return wrong();
     found = static_cast<int64_t>(real);
   } else {
-    return wrong;
+    return wrong();
   }
-  if (found < low || found > high) return wrong;
+  if (found < low || found > high) return wrong();
   return std::optional<int64_t>(found);
 }
 

@@ -48,11 +48,6 @@ bool LiveRequests::cancel(std::string_view name) {
   return true;
 }
 
-size_t LiveRequests::count() const {
-  const std::lock_guard lock(mutex_);
-  return requests_.size();
-}
-
 void LiveRequests::remove(const std::string& name) {
   const std::lock_guard lock(mutex_);
   requests_.erase(name);

@@ -41,12 +41,11 @@ class LiveRequests {
   std::shared_ptr<LiveRequest> start(Generator& generator, std::string name);
   /// False if no such request is being answered.
   bool cancel(std::string_view name);
-  size_t count() const;
 
  private:
   friend class LiveRequest;
   void remove(const std::string& name);
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::map<std::string, std::weak_ptr<LiveRequest>, std::less<>> requests_;
 };
 

@@ -47,7 +47,8 @@ Result<void> get_metrics(ServiceContext& context, const HttpRequest&, const Exch
   add(out, "slots_decode", "gauge", "Sequences that are generating", number(decoding));
   add(out, "prompt_tokens_total", "counter", "Prompt tokens of all requests", number(s.prompt_tokens));
   add(out, "cached_tokens_total", "counter", "Prompt tokens that were reused", number(s.cached_tokens));
-  add(out, "evaluated_tokens_total", "counter", "Prompt tokens that were evaluated", number(s.evaluated_tokens));
+  add(out, "evaluated_tokens_total", "counter", "Tokens that went through the model, of prompts and answers",
+      number(s.evaluated_tokens));
   add(out, "generated_tokens_total", "counter", "Tokens generated", number(s.generated_tokens));
   add(out, "prefill_seconds_total", "counter", "Time spent on prompts, summed over requests",
       seconds(s.prefill_us));

@@ -1,5 +1,7 @@
 #include "server/serve.h"
 
+#include <arpa/inet.h>
+
 #include "base/log.h"
 #include "base/sha256.h"
 #include "capi/handles.h"
@@ -15,6 +17,9 @@ namespace {
 constexpr std::chrono::milliseconds kDeliveryPatience{2000};
 
 Result<void> check(const ServeOptions& options) {
+  // It would be the key of whoever gives none; scripts get one out of a variable that is not set.
+  for (const std::string& key : options.service.api_keys)
+    if (key.empty()) return Error::invalid("API key: expected at least one character, found an empty key");
   if (is_loopback(options.http.host) || !options.service.api_keys.empty() || options.allow_open) return {};
   return Error::invalid(
       "host {}: others than this machine could use the server without a key: give API keys, or say that it is "
@@ -59,7 +64,10 @@ Result<std::unique_ptr<DiskCache>> open_disk_cache(const Model& model, const Ser
 }  // namespace
 
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+  // Names may begin with "127." as well, and belong to anybody.
+  in_addr address{};
+  const bool is_v4 = inet_pton(AF_INET, std::string(host).c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || host == "[::1]" || (is_v4 && host.starts_with("127."));
 }
 
 struct Server::Parts {
@@ -112,8 +120,6 @@ std::string Server::address() const {
   return fmt::format("{}://{}{}{}:{}", parts_->is_tls ? "https" : "http", is_v6 ? "[" : "", parts_->host,
                      is_v6 ? "]" : "", port());
 }
-
-Service& Server::service() { return *parts_->service; }
 
 void Server::stop(std::chrono::milliseconds patience) {
   parts_->generator->shutdown(GenerationClock::now() + patience);

@@ -37,7 +37,6 @@ class Server {
   uint16_t port() const;
   /// "http://127.0.0.1:8080"
   std::string address() const;
-  Service& service();
   /// Takes no more requests, lets running ones finish for `patience`, then ends them, and says so to their
   /// clients.
   void stop(std::chrono::milliseconds patience);

@@ -9,6 +9,9 @@
 namespace fathom {
 namespace {
 
+// A list node, a tree node, two keys and the heap's own: what an answer takes beside its ids, counted in ids.
+constexpr size_t kEntryIds = 64;
+
 std::span<const std::byte> as_bytes(std::span<const int32_t> ids) { return std::as_bytes(ids); }
 
 bool same_arguments(const std::string& a, const std::string& b) {
@@ -35,19 +38,19 @@ bool same_turn(const ParsedTurn& sampled, const ParsedTurn& sent) {
 }  // namespace
 
 void TurnMemory::remember(std::span<const int32_t> prompt, std::span<const int32_t> answer) {
-  if (answer.empty() || answer.size() > ids_max_) return;
+  if (answer.empty() || answer.size() + kEntryIds > ids_max_) return;
   const Key key = sha256(as_bytes(prompt));
   const std::lock_guard lock(mutex_);
   if (const auto known = index_.find(key); known != index_.end()) {
-    ids_ -= known->second->answer.size();
+    ids_ -= known->second->answer.size() + kEntryIds;
     entries_.erase(known->second);
     index_.erase(known);
   }
   entries_.push_back({key, {answer.begin(), answer.end()}});
   index_[key] = std::prev(entries_.end());
-  ids_ += answer.size();
+  ids_ += answer.size() + kEntryIds;
   while (ids_ > ids_max_) {
-    ids_ -= entries_.front().answer.size();
+    ids_ -= entries_.front().answer.size() + kEntryIds;
     index_.erase(entries_.front().prompt);
     entries_.pop_front();
   }

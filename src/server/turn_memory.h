@@ -19,7 +19,8 @@ namespace fathom {
 /// Any thread.
 class TurnMemory {
  public:
-  /// `ids_max`: tokens held, prompts not counted; the least recently used answers go first.
+  /// `ids_max`: tokens held, prompts not counted; an answer counts as 64 more than it has, for what it costs beside
+  /// them. The least recently used answers go first.
   TurnMemory(const Tokenizer& tokenizer, size_t ids_max) : tokenizer_(tokenizer), ids_max_(ids_max) {}
 
   /// `answer`: as sampled after `prompt`, with the token that ended it if there was one.

@@ -6,12 +6,14 @@
 
 #include <vector>
 
+#include "base/json_depth.h"
+
 namespace fathom {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Builds the value; unlike the library's own builder it keeps long integers and limits the depth.
+/// Builds the value; unlike the library's own builder it keeps long integers and limits depth and width.
 class ValueBuilder : public nlohmann::json_sax<Json> {
  public:
   Json root;
@@ -30,6 +32,10 @@ class ValueBuilder : public nlohmann::json_sax<Json> {
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
   bool key(string_t& name) override {
+    if (containers_.back()->size() >= kJsonMembersMax) {
+      failure = fmt::format("an object of more than {} members", kJsonMembersMax);
+      return false;
+    }
     slot_ = &(*containers_.back())[name];
     return true;
   }

@@ -15,7 +15,8 @@ namespace fathom {
 constexpr int kJsonDepthMax = 512;
 
 /// Parses one JSON text, keeping key order. Integers beyond 64 bits are kept digit by digit (as a binary
-/// value holding the digits, which JSON text itself never produces). `what` names the text in errors.
+/// value holding the digits, which JSON text itself never produces). Objects have at most kJsonMembersMax members
+/// (base/json_depth.h). `what` names the text in errors.
 Result<nlohmann::ordered_json> parse_json_value(std::string_view text, std::string_view what);
 
 /// ", " and ": " as separators, non-ASCII characters as they are, floats in their shortest form ("1.0",

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_depth.h"
+
 namespace fathom {
 namespace {
 
@@ -45,6 +47,10 @@ TEST(ChatValue, RefusesWhatIsNotJson) {
   EXPECT_NE(python(deep).find("nested deeper than 512"), std::string::npos);
   EXPECT_FALSE(
       python(std::string(kJsonDepthMax, '[') + std::string(kJsonDepthMax, ']')).starts_with("error"));
+  std::string wide = R"({"0": 0)";
+  for (size_t member = 1; member < kJsonMembersMax; ++member) wide += fmt::format(", \"{}\": 0", member);
+  EXPECT_FALSE(python(wide + "}").starts_with("error"));
+  EXPECT_NE(python(wide + R"(, "x": 0})").find("more than 4096 members"), std::string::npos);
 }
 
 }  // namespace

@@ -248,6 +248,11 @@ class LifeCycle(unittest.TestCase):
         self.assertEqual(told.returncode, 1)
         self.assertIn("without a key", told.stderr)
 
+    def test_refuses_a_key_that_is_empty(self):
+        told = subprocess.run([FATHOM, "serve", "--port", "0", "--api-key", ""], capture_output=True, text=True)
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("an empty key", told.stderr)
+
     def test_states_on_disk_survive_a_restart_and_damage(self):
         prompt = random_prompt(random.Random(5), 700)
         with tempfile.TemporaryDirectory() as folder:
