@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto exchange = service.start("POST", kPaths[data[0] % std::size(kPaths)], body);
   exchange->wait();
-  // Nothing a client sends is the server's fault, except where the scripted answer breaks a form that was asked for.
+  // Nothing a client sends is the server's fault, except where the scripted answer breaks a form that was asked
+  // for.
   FATHOM_CHECK(exchange->status() != 500 || exchange->body().find("mask forbids") != std::string::npos, "{}",
                exchange->body());
   return 0;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that every relative link in the repository's Markdown files leads to a file, and to a heading if it has one."""
+"""Checks that every relative link in the repository's Markdown files leads to a file, and to a heading if it has one,
+and that the tests named in docs/known_faults.md exist."""
 import os
 import re
 import sys
@@ -51,6 +52,23 @@ def check(page, complain):
                 complain(f"{page}:{number}: {target}: no such heading")
 
 
+def check_named_tests(page, complain):
+    """`Suite.Name`, `test_name` and paths of tests in a table of known faults"""
+    sources = ""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith(("build", ".git", "node_modules"))]
+        for name in names:
+            if re.search(r"_test\.(cc|py)$", name):
+                sources += open(os.path.join(folder, name), encoding="utf-8").read()
+    for number, line in enumerate(open(os.path.join(ROOT, page), encoding="utf-8"), 1):
+        for suite, name in re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", line):
+            if not re.search(rf"TEST\w*\({suite}, {name}\)", sources):
+                complain(f"{page}:{number}: there is no test {suite}.{name}")
+        for name in re.findall(r"`(test_\w+)`", line):
+            if f"def {name}(" not in sources:
+                complain(f"{page}:{number}: there is no test {name}")
+
+
 def main():
     pages = []
     for folder, folders, names in os.walk(ROOT):
@@ -59,6 +77,7 @@ def main():
     problems = []
     for page in sorted(pages):
         check(page, problems.append)
+    check_named_tests("docs/known_faults.md", problems.append)
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

@@ -120,7 +120,8 @@ void add_http_options(CLI::App& app, Options& options) {
   add_amount(app, "--max-body", options.body_bytes, parse_bytes, "Largest request (default: 64MiB)");
   add_number(app, "--sse-ping-interval", options.keep_alive_s, 0.05, 3600,
              "Seconds after which a silent stream shows that it lives (default: 5)");
-  add_number(app, "--grace", options.grace_s, 0, 86400, "Seconds that answers may take when the server ends (default: 30)");
+  add_number(app, "--grace", options.grace_s, 0, 86400,
+             "Seconds that answers may take when the server ends (default: 30)");
 }
 
 void add_generation_options(CLI::App& app, Options& options) {
@@ -132,7 +133,8 @@ void add_generation_options(CLI::App& app, Options& options) {
              "Milliseconds a step may take while several requests share it (default: 50)");
   add_number(app, "--max-tokens", defaults.max_tokens, 1, 1e9,
              "Tokens of an answer whose request sets no limit (default: 32768)");
-  add_number(app, "--request-timeout", options.time_limit_s, 0, 1e6, "Seconds a request may take; 0: any (default)");
+  add_number(app, "--request-timeout", options.time_limit_s, 0, 1e6,
+             "Seconds a request may take; 0: any (default)");
   add_number(app, "--temp", defaults.temperature, 0, 100, "Default temperature (default: 1)");
   add_number(app, "--top-p", defaults.top_p, 1e-6, 1, "Default top_p (default: 0.95)");
   app.add_option("--loop-guard", options.loop_guard,
@@ -159,7 +161,8 @@ void add_cache_options(CLI::App& app, Options& options) {
 }  // namespace
 
 Command add_serve(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("serve", "Serve the model over HTTP: OpenAI and Anthropic APIs, chat page");
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve the model over HTTP: OpenAI and Anthropic APIs, chat page");
   command->footer(kFooter);
   auto options = std::make_shared<Options>();
   options->model.sessions = 4;

@@ -144,7 +144,7 @@ class Oracle {
   std::map<std::pair<int32_t, size_t>, Match> memo_;
 };
 
-constexpr int32_t kEnd = 0, kControl = 1, kOther = 2;
+constexpr int32_t kEnd = 0;  // 1 and 2 are control tokens
 
 const std::vector<std::string>& small_vocabulary() {
   static const std::vector<std::string> tokens = {

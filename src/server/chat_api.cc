@@ -225,8 +225,8 @@ class StreamedChat : public ChatListener {
 
 Result<void> post_chat_completions(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
   FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
-  FATHOM_ASSIGN(GenerationFields fields,
-                read_generation_fields(Fields(json), context.options.defaults, context.generator.status().vocab_size));
+  FATHOM_ASSIGN(GenerationFields fields, read_generation_fields(Fields(json), context.options.defaults,
+                                                                context.generator.status().vocab_size));
   FATHOM_ASSIGN(PreparedRequest made, prepare_chat(context, json, std::move(fields), "chatcmpl-"));
   const auto prepared = std::make_shared<const PreparedRequest>(std::move(made));
   const auto live = start_live(context, prepared->name, exchange);

@@ -291,7 +291,13 @@ TEST(ChatApi, TellsContextFullFromTheRequestsOwnLimit) {
   const auto refused = service.post("/v1/chat/completions", request);
   EXPECT_EQ(refused->status(), 400);
   EXPECT_EQ(refused->json()["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(refused->json()["error"]["param"], "messages");
   EXPECT_NE(refused->body().find("20"), std::string::npos);
+  request = chat();
+  request["n"] = 64;  // more than will ever run and wait
+  script["queue_limit"] = 2;
+  TestService small(script);
+  EXPECT_EQ(small.post("/v1/chat/completions", request)->status(), 400);
 }
 
 TEST(ChatApi, SaysThatTheBackendFailed) {
@@ -325,7 +331,9 @@ TEST(ChatApi, StreamsHeadersAtOnceAndLivesDuringPrefill) {
   EXPECT_EQ(exchange->status(), 200);
   exchange->leave();
   exchange->wait();  // ended long before the prefill would have
-  EXPECT_EQ(service.generator().status().statistics.requests_finished[static_cast<size_t>(FinishCause::kCancelled)], 1);
+  EXPECT_EQ(
+      service.generator().status().statistics.requests_finished[static_cast<size_t>(FinishCause::kCancelled)],
+      1);
 }
 
 TEST(ChatApi, FreesTheSlotOfAClientThatLeft) {
@@ -361,8 +369,29 @@ TEST(ChatApi, CancelsByName) {
   EXPECT_EQ(streamed.content.substr(0, 6), "on and");
 }
 
+TEST(ChatApi, QuickRequestsDoNotWaitBehindSlowOnes) {
+  // Workers that all compile a grammar which is refused only after much work.
+  TestService service(script_of("x" + kEos));
+  std::vector<std::shared_ptr<TestExchange>> slow;
+  for (int bomb = 0; bomb < 8; ++bomb) {
+    Json request = chat();
+    request["grammar"] = fmt::format("root ::= [a-z]{{0,65535}} [b-z]{{0,65535}} [c-z]{{0,{}}}", 3000 + bomb);
+    slow.push_back(service.start("POST", "/v1/chat/completions", request.dump()));
+  }
+  EXPECT_EQ(service.get("/health")->status(), 200);
+  int answered = 0;
+  for (const auto& exchange : slow) answered += exchange->status() != 0;
+  EXPECT_LT(answered, 8);
+  for (const auto& exchange : slow) {
+    exchange->wait();
+    EXPECT_EQ(exchange->status(), 400);
+  }
+}
+
 TEST(ChatApi, RefusesWhatDoesNotFitTheQueue) {
-  Json script{{"slots", 1}, {"queue_limit", 1}, {"answers", Json::array({{{"text", "x"}, {"hangs", true}, {"uses", -1}}})}};
+  Json script{{"slots", 1},
+              {"queue_limit", 1},
+              {"answers", Json::array({{{"text", "x"}, {"hangs", true}, {"uses", -1}}})}};
   TestService service(script);
   const auto first = service.start("POST", "/v1/chat/completions", chat().dump());
   while (service.generator().status().slots[0].phase == SlotStatus::Phase::kIdle) std::this_thread::yield();
@@ -420,7 +449,8 @@ TEST(ChatApi, ForcesCallsByMasks) {
     TestService service(script_of(kCalls + kEos));
     EXPECT_EQ(whole(service, request)["choices"][0]["finish_reason"], "tool_calls");
     request["tool_choice"] = {{"type", "function"}, {"function", {{"name", "get_weather"}}}};
-    EXPECT_EQ(whole(service, request)["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather");
+    EXPECT_EQ(whole(service, request)["choices"][0]["message"]["tool_calls"][0]["function"]["name"],
+              "get_weather");
     request["tool_choice"]["function"]["name"] = "nonsense";
     EXPECT_EQ(service.post("/v1/chat/completions", request)->status(), 400);
   }
@@ -448,7 +478,19 @@ TEST(ChatApi, KeepsAnswersToSchemas) {
   EXPECT_EQ(refused->status(), 400);
   EXPECT_NE(refused->body().find("multipleOf"), std::string::npos);
   Json grammar = chat();
-  grammar["grammar"] = "root ::= (";
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["ignore_eos"] = true;
+  EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
+  grammar["ignore_eos"] = false;
+  for (const char* wrong : {"root ::= (", ""}) {
+    grammar["grammar"] = wrong;
+    const auto answer = good.post("/v1/chat/completions", grammar);
+    EXPECT_EQ(answer->status(), 400) << wrong;
+    EXPECT_EQ(answer->json()["error"]["param"], "grammar") << answer->body();
+  }
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["tools"] = tools();
+  grammar["tool_choice"] = "required";
   EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
 }
 
@@ -500,8 +542,9 @@ TEST(ChatApi, NamesWhatIsWrong) {
     EXPECT_EQ(exchange->status(), 400) << body;
     EXPECT_TRUE(exchange->json()["error"]["param"].get<std::string>().starts_with(member)) << exchange->body();
   }
-  refuse(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]})",
-         "messages");
+  refuse(
+      R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]})",
+      "messages");
 }
 
 TEST(ChatApi, AnswersEveryRequest) {

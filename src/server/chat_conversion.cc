@@ -109,7 +109,7 @@ Json TokenNotes::logprobs() const {
   Json logprobs = Json::array();
   if (!fields_.logprobs) return logprobs;
   for (const AnswerToken& token : waiting_)
-    if (!tokenizer_.is_special(token.id)) logprobs.push_back(chat_logprob(token, tokenizer_));
+    if (!tokenizer_.is_added(token.id)) logprobs.push_back(chat_logprob(token, tokenizer_));
   return logprobs;
 }
 

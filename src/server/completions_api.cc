@@ -63,8 +63,8 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const Fields& request, co
   if (prompt->size() > static_cast<size_t>(kChoicesMax))
     return Error::invalid("{}: expected at most {} prompts, found {}", name, kChoicesMax, prompt->size());
   for (size_t index = 0; index < prompt->size(); ++index) {
-    FATHOM_ASSIGN(auto ids, read_prompt((*prompt)[index], fmt::format("{}[{}]", name, index), tokenizer, vocab_size,
-                                        options));
+    FATHOM_ASSIGN(auto ids, read_prompt((*prompt)[index], fmt::format("{}[{}]", name, index), tokenizer,
+                                        vocab_size, options));
     prompts.push_back(std::move(ids));
   }
   return prompts;
@@ -94,7 +94,8 @@ struct CompletionRequest {
 
 class CompletionListener : public AnswerListener {
  public:
-  explicit CompletionListener(CompletionRequest request) : request_(std::move(request)), open_(request_.answers()) {}
+  explicit CompletionListener(CompletionRequest request)
+      : request_(std::move(request)), open_(request_.answers()) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
     log_end(request_.name, answer, end);
@@ -137,7 +138,8 @@ class CompletionListener : public AnswerListener {
     return tokens;
   }
   Json logprobs_of(std::vector<AnswerToken> tokens, bool begins_with_prompt, int64_t offset) const {
-    Json logprobs = completion_logprobs(tokens, request_.context.tokenizer, request_.fields.top_logprobs > 0, offset);
+    Json logprobs =
+        completion_logprobs(tokens, request_.context.tokenizer, request_.fields.top_logprobs > 0, offset);
     if (begins_with_prompt && !tokens.empty()) {
       logprobs["token_logprobs"][0] = nullptr;
       if (!logprobs["top_logprobs"].is_null()) logprobs["top_logprobs"][0] = nullptr;
@@ -175,8 +177,8 @@ class WholeCompletion : public CompletionListener {
       tokens.insert(tokens.end(), answer.tokens().begin(), answer.tokens().end());
       logprobs = logprobs_of(std::move(tokens), request_.echo, 0);
     }
-    Json item =
-        choice(answer, (request_.echo ? request_.prompt_text(answer) : "") + answer.content(), std::move(logprobs));
+    Json item = choice(answer, (request_.echo ? request_.prompt_text(answer) : "") + answer.content(),
+                       std::move(logprobs));
     put_end(answer, end, item);
     if (fields.return_token_ids) {
       item["token_ids"] = answer.ids();
@@ -301,8 +303,9 @@ Result<TextOptions> read_text_options(const Fields& request) {
 
 Result<void> submit_prompts(CompletionRequest request, std::shared_ptr<AnswerListener> listener) {
   for (size_t index = 0; index < request.prompts.size(); ++index) {
-    FATHOM_ASSIGN(const PreparedRequest prepared,
-                  prepare_text(request.context, request.prompts[index], request.fields, request.name));
+    std::string member = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", index);
+    FATHOM_ASSIGN(const PreparedRequest prepared, prepare_text(request.context, request.prompts[index],
+                                                               std::move(member), request.fields, request.name));
     const Submission submission{.live = request.live,
                                 .listener = listener,
                                 .first_index = static_cast<int>(index) * request.fields.n,

@@ -66,9 +66,12 @@ TEST(CompletionsApi, StreamsAndStops) {
     Json script = script_of("one two 👋 three" + kEos);
     script["answers"][0]["bytes"] = bytes;
     TestService service(script);
-    const auto exchange = service.post(
-        "/v1/completions", {{"prompt", "x"}, {"stream", true}, {"stop", "thr"}, {"logprobs", 1}, {"return_token_ids", true},
-                            {"stream_options", {{"include_usage", true}}}});
+    const auto exchange = service.post("/v1/completions", {{"prompt", "x"},
+                                                           {"stream", true},
+                                                           {"stop", "thr"},
+                                                           {"logprobs", 1},
+                                                           {"return_token_ids", true},
+                                                           {"stream_options", {{"include_usage", true}}}});
     std::string text;
     int finishes = 0, tokens = 0;
     Json usage;
@@ -133,7 +136,8 @@ TEST(TokensApi, TokenizesBothWays) {
   const Json ids = service.post("/tokenize", {{"content", text}})->json()["tokens"];
   EXPECT_EQ(ids, Json(test_tokenizer().encode(text)));
   EXPECT_EQ(service.post("/detokenize", {{"tokens", ids}})->json()["content"], text);
-  const Json special = service.post("/tokenize", {{"content", "<think>"}, {"parse_special", true}})->json()["tokens"];
+  const Json special =
+      service.post("/tokenize", {{"content", "<think>"}, {"parse_special", true}})->json()["tokens"];
   EXPECT_EQ(special, Json::array({test_tokenizer().named().think_open}));
   const Json pieces = service.post("/tokenize", {{"content", "a"}, {"with_pieces", true}})->json()["tokens"];
   EXPECT_EQ(pieces[0]["piece"], "a");

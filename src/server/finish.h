@@ -13,8 +13,8 @@ namespace fathom {
 /// What the OpenAI APIs' finish_reason says of an answer that the loop guard cut.
 enum class LoopFinishReason : uint8_t { kLength, kStop, kContentFilter };
 
-/// The cause in one word, finer than finish_reason: "stop", "stop_string", "stop_token", "tool_calls", "max_tokens",
-/// "context_full", "loop", "time_limit", "cancelled", "shutdown", "error".
+/// The cause in one word, finer than finish_reason: "stop", "stop_string", "stop_token", "tool_calls",
+/// "max_tokens", "context_full", "loop", "time_limit", "cancelled", "shutdown", "error".
 std::string_view finish_type(const Answer& answer, const AnswerEnd& end);
 /// "stop", "length", "tool_calls", "content_filter", or "error".
 std::string_view openai_finish_reason(const Answer& answer, const AnswerEnd& end, LoopFinishReason loop_reason);

@@ -185,6 +185,7 @@ Result<void> read_form(const Fields& request, GenerationFields& fields) {
     }
   }
   if (!grammar) return {};
+  if (grammar->empty()) return Error::invalid("{}: expected a grammar, found \"\"", request.path_of("grammar"));
   if (fields.form != AnswerForm::kFree)
     return Error::invalid("{}: expected no response_format beside it, found both", request.path_of("grammar"));
   fields.form = AnswerForm::kGrammar;
@@ -212,7 +213,8 @@ Result<void> read_delivery(const Fields& request, GenerationFields& fields) {
 Result<void> read_reasoning_limit(const Fields& request, GenerationFields& fields) {
   FATHOM_ASSIGN(const auto plain, request.integer("thinking_budget", -1, kTokensMax));
   assign(plain, fields.reasoning_tokens_max);
-  for (const auto& [outer, inner] : {std::pair("thinking", "budget_tokens"), std::pair("reasoning", "max_tokens")}) {
+  for (const auto& [outer, inner] :
+       {std::pair("thinking", "budget_tokens"), std::pair("reasoning", "max_tokens")}) {
     const Json* value = request.find(outer);
     if (value == nullptr || !value->is_object()) continue;
     FATHOM_ASSIGN(const auto limit, Fields(*value, request.path_of(outer)).integer(inner, 0, kTokensMax));
@@ -284,7 +286,8 @@ Result<void> read_tool_choice(const Fields& request, GenerationFields& fields) {
   FATHOM_ASSIGN(const Json* function, members.object("function"));
   const Fields holder = function != nullptr ? Fields(*function, path + ".function") : members;
   FATHOM_ASSIGN(const auto name, holder.text("name"));
-  if (!name || name->empty()) return Error::invalid("{}: expected a tool's name, found none", holder.path_of("name"));
+  if (!name || name->empty())
+    return Error::invalid("{}: expected a tool's name, found none", holder.path_of("name"));
   fields.tool_name = *name;
   return {};
 }

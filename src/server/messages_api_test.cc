@@ -241,13 +241,19 @@ TEST(MessagesApi, NeverPresentsACutCallAsWhole) {
     const Json whole = service.post(kPath, body)->json();
     EXPECT_EQ(whole["stop_reason"], "max_tokens") << limit;
     EXPECT_EQ(whole["finish_details"]["type"], "max_tokens");
-    for (const Json& block : whole["content"]) EXPECT_EQ(block["input"]["days"], 3) << limit;
+    // The beginning of the markup may have been text for all that could be known.
+    size_t whole_calls = 0;
+    for (const Json& block : whole["content"]) {
+      if (block["type"] == "text") continue;
+      EXPECT_EQ(block["input"]["days"], 3) << limit;
+      ++whole_calls;
+    }
     const Message streamed = stream(service, body);
     EXPECT_EQ(streamed.delta["stop_reason"], "max_tokens") << limit;
     size_t valid = 0;
     for (const Json& block : streamed.content)
       valid += Json::accept(block.value("partial_json", "")) ? 1 : 0;
-    EXPECT_EQ(valid, whole["content"].size()) << limit;
+    EXPECT_EQ(valid, whole_calls) << limit;
   }
 }
 

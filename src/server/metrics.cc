@@ -7,8 +7,8 @@ namespace fathom {
 namespace {
 
 void add(std::string& out, std::string_view name, std::string_view type, std::string_view help, double value) {
-  fmt::format_to(std::back_inserter(out), "# HELP fathom_{0} {2}\n# TYPE fathom_{0} {1}\nfathom_{0} {3}\n", name, type,
-                 help, value);
+  fmt::format_to(std::back_inserter(out), "# HELP fathom_{0} {2}\n# TYPE fathom_{0} {1}\nfathom_{0} {3}\n",
+                 name, type, help, value);
 }
 
 constexpr FinishCause kCauses[] = {FinishCause::kStopId,    FinishCause::kSink,     FinishCause::kMaxTokens,
@@ -39,7 +39,8 @@ Result<void> get_metrics(ServiceContext& context, const HttpRequest&, const Exch
   const auto uptime = std::chrono::steady_clock::now() - context.started;
   std::string out;
   add_finished(out, s);
-  add(out, "requests_refused_total", "counter", "Requests refused because the queue was full", number(s.requests_refused));
+  add(out, "requests_refused_total", "counter", "Requests refused because the queue was full",
+      number(s.requests_refused));
   add(out, "requests_queued", "gauge", "Requests that wait for a slot", number(status.queued_requests));
   add(out, "slots", "gauge", "Sequences that can run at once", number(static_cast<int64_t>(status.slots.size())));
   add(out, "slots_prefill", "gauge", "Sequences whose prompt is being evaluated", number(prefilling));
@@ -48,8 +49,10 @@ Result<void> get_metrics(ServiceContext& context, const HttpRequest&, const Exch
   add(out, "cached_tokens_total", "counter", "Prompt tokens that were reused", number(s.cached_tokens));
   add(out, "evaluated_tokens_total", "counter", "Prompt tokens that were evaluated", number(s.evaluated_tokens));
   add(out, "generated_tokens_total", "counter", "Tokens generated", number(s.generated_tokens));
-  add(out, "prefill_seconds_total", "counter", "Time spent on prompts, summed over requests", seconds(s.prefill_us));
-  add(out, "decode_seconds_total", "counter", "Time spent on generation, summed over requests", seconds(s.decode_us));
+  add(out, "prefill_seconds_total", "counter", "Time spent on prompts, summed over requests",
+      seconds(s.prefill_us));
+  add(out, "decode_seconds_total", "counter", "Time spent on generation, summed over requests",
+      seconds(s.decode_us));
   add(out, "steps_total", "counter", "Steps of the engine", number(s.steps));
   add(out, "step_seconds_total", "counter", "Time of all steps", seconds(s.step_us));
   add(out, "step_seconds_max", "gauge", "The longest step", seconds(s.step_us_max));
@@ -65,7 +68,8 @@ Result<void> get_metrics(ServiceContext& context, const HttpRequest&, const Exch
   add(out, "disk_cache_bytes_max", "gauge", "What they may take", number(s.disk_bytes_max));
   add(out, "disk_cache_hits_total", "counter", "Prompts that used a state from disk", number(s.disk_hits));
   add(out, "disk_cache_writes_total", "counter", "States written", number(s.disk_writes));
-  add(out, "disk_cache_dropped_total", "counter", "Damaged or foreign entries that were dropped", number(s.disk_dropped));
+  add(out, "disk_cache_dropped_total", "counter", "Damaged or foreign entries that were dropped",
+      number(s.disk_dropped));
   add(out, "uptime_seconds", "gauge", "Since the server started", std::chrono::duration<double>(uptime).count());
   exchange->respond({.status = 200,
                      .headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},

@@ -204,6 +204,8 @@ TEST(ResponsesApi, NeverPresentsACutCallAsWhole) {
     EXPECT_EQ(streamed.last()["finish_details"]["type"], "max_tokens");
     int whole_calls = 0;
     for (const Json& item : streamed.output()) {
+      // The beginning of the markup may have been text for all that could be known.
+      if (item["type"] == "message") continue;
       const bool is_json = Json::accept(item["arguments"].get<std::string>());
       EXPECT_EQ(item["status"], is_json ? "completed" : "incomplete") << item;
       whole_calls += is_json ? 1 : 0;

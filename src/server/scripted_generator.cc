@@ -18,6 +18,7 @@ using Clock = GenerationClock;
 
 constexpr double kScriptedLogprob = -0.5;
 constexpr int kPrefillPieces = 8;
+constexpr size_t kHeldMax = 256;  // ended requests whose tokens count as cached
 
 struct ScriptedAnswer {
   std::string match;            // a piece of the prompt's text; empty: any prompt
@@ -50,7 +51,8 @@ std::vector<int32_t> split_bytes(const std::vector<int32_t>& ids, const Tokenize
 Result<std::vector<int32_t>> read_tokens(const Fields& answer, const Tokenizer& tokenizer) {
   FATHOM_ASSIGN(const auto text, answer.text("text"));
   FATHOM_ASSIGN(const auto bytes, answer.boolean("bytes"));
-  if (const Json* ids = answer.find("tokens")) return read_ids(*ids, answer.path_of("tokens"), tokenizer.vocab_size());
+  if (const Json* ids = answer.find("tokens"))
+    return read_ids(*ids, answer.path_of("tokens"), tokenizer.vocab_size());
   if (!text) return Error::invalid("{}: expected tokens or text", answer.path());
   std::vector<int32_t> tokens = tokenizer.encode_with_special(*text);
   return bytes.value_or(false) ? split_bytes(tokens, tokenizer) : tokens;
@@ -94,7 +96,8 @@ Result<Script> read_script(const std::string& text, const Tokenizer& tokenizer) 
   script.queue_limit = queue.value_or(script.queue_limit);
   if (answers == nullptr) return Error::invalid("answers: expected an array, found nothing");
   for (size_t index = 0; index < answers->size(); ++index) {
-    FATHOM_ASSIGN(ScriptedAnswer answer, read_answer((*answers)[index], fmt::format("answers[{}]", index), tokenizer));
+    FATHOM_ASSIGN(ScriptedAnswer answer,
+                  read_answer((*answers)[index], fmt::format("answers[{}]", index), tokenizer));
     script.answers.push_back(std::move(answer));
   }
   return script;
@@ -148,9 +151,12 @@ class ScriptedGenerator : public Generator {
  private:
   Result<void> check(const GenerationRequest& request) const;
   void play();
+  bool ends_from_outside(Run& run, Clock::time_point now);
   Clock::time_point advance(Run& run, Clock::time_point now);
   void start(Run& run, Clock::time_point now);
-  bool emit(Run& run, Clock::time_point now);
+  bool ends_before_next(Run& run);
+  bool masked(Run& run, int32_t id);
+  bool emit(Run& run);
   bool forbidden(Run& run, int32_t id, bool is_stop);
   void finish(Run& run, FinishCause cause, Error error = {});
   int64_t running() const;
@@ -160,10 +166,10 @@ class ScriptedGenerator : public Generator {
   mutable std::mutex mutex_;
   std::condition_variable changed_, idle_;
   std::list<Run> runs_;
-  std::vector<std::vector<int32_t>> held_;  // prompt and answer of what has ended
+  std::vector<std::vector<int32_t>> held_;  // prompt and answer of what has ended, oldest first
   GeneratorStatistics statistics_;
   GenerationId last_id_ = 0;
-  bool stopping_ = false, done_ = false;
+  bool stopping_ = false;
   Clock::time_point stop_at_ = Clock::time_point::max();
   std::vector<Run*> finished_;
   std::thread thread_;
@@ -177,9 +183,8 @@ Result<void> ScriptedGenerator::check(const GenerationRequest& request) const {
   if (static_cast<int64_t>(request.prompt.size()) >= script_.context_tokens)
     return Error::context_full("prompt: {} tokens, the context holds {}", request.prompt.size(),
                                script_.context_tokens);
-  FATHOM_TRY(Sampler::make(request.sampling, tokenizer_.vocab_size()).ok()
-                 ? Result<void>()
-                 : Result<void>(Sampler::make(request.sampling, tokenizer_.vocab_size()).error()));
+  const Result<Sampler> sampler = Sampler::make(request.sampling, tokenizer_.vocab_size());
+  if (!sampler.ok()) return sampler.error();
   if (stopping_) return Error::state("the server is shutting down");
   if (static_cast<int64_t>(runs_.size()) >= script_.slots + script_.queue_limit)
     return Error::busy("{} requests wait already, the most that may", script_.queue_limit);
@@ -232,8 +237,8 @@ GeneratorStatus ScriptedGenerator::status() const {
     }
     const auto prompt = static_cast<int64_t>(run.request.prompt.size());
     const auto generated = static_cast<int64_t>(run.generated.size());
-    status.slots.push_back({run.phase, run.id, run.request.name, script_.context_tokens, prompt + generated, prompt,
-                            run.cached_tokens, generated});
+    status.slots.push_back({run.phase, run.id, run.request.name, script_.context_tokens, prompt + generated,
+                            prompt, run.cached_tokens, generated});
   }
   status.slots.resize(static_cast<size_t>(script_.slots), {.context_tokens = script_.context_tokens});
   return status;
@@ -271,11 +276,21 @@ void ScriptedGenerator::play() {
   }
 }
 
+bool ScriptedGenerator::ends_from_outside(Run& run, Clock::time_point now) {
+  if (run.cancelled)
+    finish(run, FinishCause::kCancelled);
+  else if (now >= run.request.deadline)
+    finish(run, FinishCause::kDeadline);
+  else if (stopping_ && now >= stop_at_)
+    finish(run, FinishCause::kShutdown);
+  else
+    return false;
+  return true;
+}
+
 /// Does what is due, and says when the next thing will be.
 Clock::time_point ScriptedGenerator::advance(Run& run, Clock::time_point now) {
-  if (run.cancelled) return finish(run, FinishCause::kCancelled), now;
-  if (now >= run.request.deadline) return finish(run, FinishCause::kDeadline), now;
-  if (stopping_ && now >= stop_at_) return finish(run, FinishCause::kShutdown), now;
+  if (ends_from_outside(run, now)) return now;
   if (run.phase == SlotStatus::Phase::kIdle) {
     if (running() >= script_.slots) return Clock::time_point::max();
     start(run, now);
@@ -294,7 +309,7 @@ Clock::time_point ScriptedGenerator::advance(Run& run, Clock::time_point now) {
   }
   if (now < run.due) return run.due;
   run.due = now + run.answer.token;
-  return emit(run, now) ? run.due : now;
+  return emit(run) ? run.due : now;
 }
 
 void ScriptedGenerator::start(Run& run, Clock::time_point now) {
@@ -303,7 +318,8 @@ void ScriptedGenerator::start(Run& run, Clock::time_point now) {
   const std::vector<int32_t>& prompt = run.request.prompt;
   if (run.request.reuse_prefix) {
     for (const std::vector<int32_t>& held : held_) {
-      const auto common = std::mismatch(prompt.begin(), prompt.end(), held.begin(), held.end()).first - prompt.begin();
+      const auto common =
+          std::mismatch(prompt.begin(), prompt.end(), held.begin(), held.end()).first - prompt.begin();
       run.cached_tokens = std::max<int64_t>(run.cached_tokens, common);
     }
     run.cached_tokens = std::min(run.cached_tokens, static_cast<int64_t>(prompt.size()) - 1);
@@ -322,42 +338,69 @@ bool ScriptedGenerator::forbidden(Run& run, int32_t id, bool is_stop) {
                      [id](const LogitBias& bias) { return bias.id == id && bias.bias <= -100; });
 }
 
-/// The next token; false when the answer has ended.
-bool ScriptedGenerator::emit(Run& run, Clock::time_point now) {
-  GenerationRequest& request = run.request;
+// What comes before another token: the script's failure, the request's limit, the context's.
+bool ScriptedGenerator::ends_before_next(Run& run) {
   const auto count = static_cast<int64_t>(run.generated.size());
-  if (run.answer.fail_after == count) return finish(run, FinishCause::kError, Error::io("{}", run.answer.fail_message)), false;
-  if (request.max_tokens >= 0 && count >= request.max_tokens) return finish(run, FinishCause::kMaxTokens), false;
-  if (static_cast<int64_t>(request.prompt.size()) + count >= script_.context_tokens)
-    return finish(run, FinishCause::kContextFull), false;
+  const int64_t limit = run.request.max_tokens;
+  if (run.answer.fail_after == count)
+    finish(run, FinishCause::kError, Error::io("{}", run.answer.fail_message));
+  else if (limit >= 0 && count >= limit)
+    finish(run, FinishCause::kMaxTokens);
+  else if (static_cast<int64_t>(run.request.prompt.size()) + count >= script_.context_tokens)
+    finish(run, FinishCause::kContextFull);
+  else
+    return false;
+  return true;
+}
+
+bool ScriptedGenerator::masked(Run& run, int32_t id) {
+  if (run.request.mask == nullptr) return false;
+  std::vector<uint64_t> bits((static_cast<size_t>(tokenizer_.vocab_size()) + 63) / 64, ~uint64_t{0});
+  run.request.mask->restrict(bits);
+  if ((bits[static_cast<size_t>(id) / 64] >> (id % 64) & 1) == 0) return true;
+  run.request.mask->accept(id);
+  return false;
+}
+
+/// The next token; false when the answer has ended.
+bool ScriptedGenerator::emit(Run& run) {
+  if (ends_before_next(run)) return false;
+  GenerationRequest& request = run.request;
   const auto is_stop = [&](int32_t id) {
     return std::find(request.stop_ids.begin(), request.stop_ids.end(), id) != request.stop_ids.end();
   };
   const std::vector<int32_t>& tokens = run.answer.tokens;
   while (run.next < tokens.size() && forbidden(run, tokens[run.next], is_stop(tokens[run.next]))) ++run.next;
-  if (run.next == tokens.size() && run.answer.hangs) {
-    run.due = now + milliseconds(60000);
+  const bool is_over = run.next == tokens.size();
+  if (is_over && run.answer.hangs) {
+    run.due += milliseconds(60000);
     return true;
   }
-  const int32_t id = run.next < tokens.size() ? tokens[run.next++] : tokenizer_.named().eos;
-  if (run.next == tokens.size() && forbidden(run, id, is_stop(id)) && id == tokenizer_.named().eos)
-    return finish(run, FinishCause::kError, Error::internal("the script is over and may not end")), false;
-  if (request.mask != nullptr) {
-    std::vector<uint64_t> bits((static_cast<size_t>(tokenizer_.vocab_size()) + 63) / 64, ~uint64_t{0});
-    request.mask->restrict(bits);
-    if ((bits[static_cast<size_t>(id) / 64] >> (id % 64) & 1) == 0)
-      return finish(run, FinishCause::kError, Error::internal("the mask forbids token {} of the script", id)), false;
-    request.mask->accept(id);
+  const int32_t id = is_over ? tokenizer_.named().eos : tokens[run.next++];
+  if (is_over && forbidden(run, id, is_stop(id))) {
+    finish(run, FinishCause::kError, Error::internal("the script is over and may not end"));
+    return false;
   }
+  if (masked(run, id)) {
+    finish(run, FinishCause::kError, Error::internal("the mask forbids token {} of the script", id));
+    return false;
+  }
+  const auto index = static_cast<int64_t>(run.generated.size());
   run.generated.push_back(id);
-  const std::vector<TokenLogprob> top(static_cast<size_t>(std::max(0, request.top_logprobs)), {id, kScriptedLogprob});
+  const std::vector<TokenLogprob> top(static_cast<size_t>(std::max(0, request.top_logprobs)),
+                                      {id, kScriptedLogprob});
   const bool goes_on = request.sink->on_token(
-      {.id = id, .index = count, .is_stop = is_stop(id), .logprob = kScriptedLogprob, .top = top});
+      {.id = id, .index = index, .is_stop = is_stop(id), .logprob = kScriptedLogprob, .top = top});
   const bool loops = request.loop_guard.mode != LoopGuardMode::kOff && run.guard.take(id);
-  if (is_stop(id)) return finish(run, FinishCause::kStopId), false;
-  if (!goes_on) return finish(run, FinishCause::kSink), false;
-  if (loops && request.loop_guard.mode == LoopGuardMode::kStop) return finish(run, FinishCause::kLoop), false;
-  return true;
+  if (is_stop(id))
+    finish(run, FinishCause::kStopId);
+  else if (!goes_on)
+    finish(run, FinishCause::kSink);
+  else if (loops && request.loop_guard.mode == LoopGuardMode::kStop)
+    finish(run, FinishCause::kLoop);
+  else
+    return true;
+  return false;
 }
 
 void ScriptedGenerator::finish(Run& run, FinishCause cause, Error error) {
@@ -382,6 +425,8 @@ void ScriptedGenerator::finish(Run& run, FinishCause cause, Error error) {
     std::vector<int32_t> held = run.request.prompt;
     held.insert(held.end(), run.generated.begin(), run.generated.end());
     if (!run.generated.empty()) held.pop_back();
+    std::erase(held_, held);
+    if (held_.size() == kHeldMax) held_.erase(held_.begin());
     held_.push_back(std::move(held));
   }
   run.request.sink->on_finish(finish);

@@ -1,7 +1,7 @@
 // A generator that plays a script instead of running a model, for tests of everything that stands above one.
 //
-// It keeps the contract of Generator: the same checks, order of calls, endings and counts, so the server cannot tell
-// the difference. The script is JSON, described in docs/testing_serve.md.
+// It keeps the contract of Generator: the same checks, order of calls, endings and counts, so the server cannot
+// tell the difference. The script is JSON, described in docs/testing_serve.md.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,7 @@
 namespace fathom {
 
 /// `tokenizer` must live longer. kInvalidArgument names what is wrong in the script.
-Result<std::unique_ptr<Generator>> make_scripted_generator(const std::string& script_json, const Tokenizer& tokenizer);
+Result<std::unique_ptr<Generator>> make_scripted_generator(const std::string& script_json,
+                                                           const Tokenizer& tokenizer);
 
 }  // namespace fathom

@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kDeliveryPatience{2000};
 Result<void> check(const ServeOptions& options) {
   if (is_loopback(options.http.host) || !options.service.api_keys.empty() || options.allow_open) return {};
   return Error::invalid(
-      "host {}: others than this machine could use the server without a key: give API keys, or say that it is meant",
+      "host {}: others than this machine could use the server without a key: give API keys, or say that it is "
+      "meant",
       options.http.host);
 }
 
@@ -93,13 +94,14 @@ Result<std::unique_ptr<Server>> Server::start(fathom_engine& engine, ServeOption
   parts->service =
       std::make_unique<Service>(*parts->generator, tokenizer, make_card(engine, options), options.service);
   Service* service = parts->service.get();
-  FATHOM_ASSIGN(parts->http,
-                HttpServer::start(
-                    options.http,
-                    [service](std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange) {
-                      service->handle(std::move(request), std::move(exchange));
-                    },
-                    [service](const HttpRequest& request) { return service->admit(request); }, Service::error_body));
+  FATHOM_ASSIGN(
+      parts->http,
+      HttpServer::start(
+          options.http,
+          [service](std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange) {
+            service->handle(std::move(request), std::move(exchange));
+          },
+          [service](const HttpRequest& request) { return service->admit(request); }, Service::error_body));
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 

@@ -28,8 +28,8 @@ struct ServeOptions {
 /// Answers requests from start() to stop(). Members may be called by one thread.
 class Server {
  public:
-  /// The engine must live longer, and nobody else may run it. kInvalidArgument: options that contradict each other,
-  /// among them an open bind without keys; else as HttpServer::start() and Scheduler::make().
+  /// The engine must live longer, and nobody else may run it. kInvalidArgument: options that contradict each
+  /// other, among them an open bind without keys; else as HttpServer::start() and Scheduler::make().
   static Result<std::unique_ptr<Server>> start(fathom_engine& engine, ServeOptions options);
   /// stop() without patience.
   ~Server();
@@ -38,7 +38,8 @@ class Server {
   /// "http://127.0.0.1:8080"
   std::string address() const;
   Service& service();
-  /// Takes no more requests, lets running ones finish for `patience`, then ends them, and says so to their clients.
+  /// Takes no more requests, lets running ones finish for `patience`, then ends them, and says so to their
+  /// clients.
   void stop(std::chrono::milliseconds patience);
 
  private:

@@ -61,7 +61,8 @@ Result<void> post_tokenize(ServiceContext& context, const HttpRequest& http, con
     FATHOM_ASSIGN(const std::string text, text_of(request));
     FATHOM_ASSIGN(const auto add_special, request.boolean("add_special"));
     FATHOM_ASSIGN(const auto parse_special, request.boolean("parse_special"));
-    ids = parse_special.value_or(false) ? context.tokenizer.encode_with_special(text) : context.tokenizer.encode(text);
+    ids = parse_special.value_or(false) ? context.tokenizer.encode_with_special(text)
+                                        : context.tokenizer.encode(text);
     const int32_t bos = context.tokenizer.named().bos;
     if (add_special.value_or(false) && bos >= 0) ids.insert(ids.begin(), bos);
   }

@@ -86,8 +86,8 @@ class ToolGrammar {
 
   /// ` parameter name="KEY" string="true|false">VALUE` and the closing tag.
   std::string parameter(const std::string& key_literal, bool is_string, const std::string& value) const {
-    return fmt::format("\"<\" {0} \" parameter name=\\\"\" {1} {2} {3} \"</\" {0} \" parameter>\"", dsml_, key_literal,
-                       gbnf_literal(fmt::format("\" string=\"{}\">", is_string)), value);
+    return fmt::format("\"<\" {0} \" parameter name=\\\"\" {1} {2} {3} \"</\" {0} \" parameter>\"", dsml_,
+                       key_literal, gbnf_literal(fmt::format("\" string=\"{}\">", is_string)), value);
   }
 
   std::string any_parameter(const std::string& key_pattern) {
@@ -117,8 +117,9 @@ class ToolGrammar {
   Result<void> add_parameter(const std::string& rule, const std::string& key, const Json& schema,
                              const std::string& tool) {
     if (key.find_first_of("\"\n") != std::string::npos)
-      return Error::invalid("tools: the parameter {} of {} cannot be written in a call: quotes or a line break in it",
-                            describe_json(Json(key)), tool);
+      return Error::invalid(
+          "tools: the parameter {} of {} cannot be written in a call: quotes or a line break in it",
+          describe_json(Json(key)), tool);
     const Json& target = resolved(schema);
     const Json type = target.is_object() ? target.value("type", Json()) : Json();
     const std::string name = gbnf_literal(key);
@@ -154,8 +155,8 @@ class ToolGrammar {
     }
     for (const char* keyword : {"pattern", "minLength", "maxLength", "format"}) {
       if (strict_ && schema.contains(keyword))
-        return Error::invalid("tools: {} of the string parameter {} of {} is not supported with strict", keyword, key,
-                              tool);
+        return Error::invalid("tools: {} of the string parameter {} of {} is not supported with strict",
+                              keyword, key, tool);
     }
     uses_text_ = true;
     return rule_ + "-text";

@@ -20,8 +20,9 @@ struct ToolGrammarOptions {
 std::string tool_call_name(const ChatTool& tool);
 
 /// GBNF with the rule `rule` for the block, from its blank line to its closing tag; its other rules begin with
-/// `rule`. Parameters come in the order of "properties", typed by their schemas; a schema that cannot be a grammar
-/// is any JSON, or kInvalidArgument if the function says "strict": true. kInvalidArgument when `only` names no tool.
+/// `rule`. Parameters come in the order of "properties", typed by their schemas; a schema that cannot be a
+/// grammar is any JSON, or kInvalidArgument if the function says "strict": true. kInvalidArgument when `only`
+/// names no tool.
 Result<std::string> tool_calls_gbnf(std::span<const ChatTool> tools, const ToolGrammarOptions& options,
                                     const std::string& rule);
 

@@ -68,7 +68,8 @@ std::vector<int32_t> TurnMemory::restore(std::vector<int32_t> prompt, std::vecto
   // An answer begins behind the assistant's header: its role token, then a think token.
   for (size_t begin = 2; begin < prompt.size(); ++begin) {
     const int32_t header = prompt[begin - 1];
-    if (prompt[begin - 2] != named.assistant || (header != named.think_open && header != named.think_close)) continue;
+    if (prompt[begin - 2] != named.assistant || (header != named.think_open && header != named.think_close))
+      continue;
     const auto end = std::find(prompt.begin() + static_cast<ptrdiff_t>(begin), prompt.end(), named.eos);
     if (end == prompt.end()) break;  // the answer to come
     hash.update(as_bytes(std::span(prompt).subspan(hashed, begin - hashed)));

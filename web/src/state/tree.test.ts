@@ -4,6 +4,7 @@ import { newAnswer } from './answer';
 import {
   createConversation,
   markCut,
+  merged,
   newestLeaf,
   pathTo,
   titleFrom,
