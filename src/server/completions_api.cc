@@ -105,6 +105,8 @@ class CompletionListener : public AnswerListener {
     if (!first_of_prompt) usage.prompt_tokens = usage.cached_tokens = 0;
     add_usage(usage);
     --open_;
+    // Nobody will get the other answers.
+    if (end.cause == FinishCause::kError && open_ > 0) request_.live->cancel();
     answer_ended(answer, end);
     if (open_ == 0) all_ended();
   }

@@ -163,8 +163,8 @@ class ScriptedGenerator : public Generator {
 
   const Tokenizer& tokenizer_;
   Script script_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_, idle_;
+  mutable std::recursive_mutex mutex_;  // sinks are told under it and may cancel
+  std::condition_variable_any changed_, idle_;
   std::list<Run> runs_;
   std::vector<std::vector<int32_t>> held_;  // prompt and answer of what has ended, oldest first
   GeneratorStatistics statistics_;
