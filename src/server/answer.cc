@@ -131,7 +131,8 @@ void Answer::on_finish(const GenerationFinish& finish) {
                 .loop = finish.loop,
                 .usage = finish.usage};
   end.usage.reasoning_tokens = reasoning_tokens_;
-  listener_->on_end(*this, end);
+  if (!settings_.run_end) return listener_->on_end(*this, end);
+  settings_.run_end([self = shared_from_this(), end] { self->listener_->on_end(*self, end); });
 }
 
 }  // namespace fathom

@@ -1,6 +1,7 @@
 // One answer while it is generated: tokens become reasoning, content and tool calls; stop strings end it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,7 +33,8 @@ struct AnswerEnd {
 
 class Answer;
 
-/// What an API does with an answer. Called on the engine's thread: must not block.
+/// What an API does with an answer. Called on the engine's thread, but for on_end() with AnswerSettings::run_end:
+/// must not block.
 class AnswerListener {
  public:
   virtual ~AnswerListener() = default;
@@ -52,10 +54,13 @@ struct AnswerSettings {
   bool keep_tokens = false;         // logprobs and ids are wanted
   std::vector<std::string> stop_strings;
   std::vector<ChatTool> tools;      // their schemas decide the types of arguments
+  /// Runs the listener's on_end() on a thread of its own, calls one after the other: a whole answer becomes text
+  /// there, which can take seconds, while the engine goes on. Empty: on the engine's thread.
+  std::function<void(std::function<void()>)> run_end;
 };
 
 /// The sink of one request. Plain text comes as content events.
-class Answer : public GenerationSink {
+class Answer : public GenerationSink, public std::enable_shared_from_this<Answer> {
  public:
   Answer(const Tokenizer& tokenizer, AnswerSettings settings, std::shared_ptr<AnswerListener> listener);
 

@@ -39,15 +39,19 @@ Result<std::vector<int32_t>> encode_text(const Tokenizer& tokenizer, const std::
   return ids;
 }
 
-Result<std::vector<int32_t>> read_prompt(const Json& value, const std::string& path, const Tokenizer& tokenizer,
+Result<std::vector<int32_t>> read_prompt(const Json& value, const std::string& path, const ServiceContext& context,
                                          int32_t vocab_size, const TextOptions& options) {
-  if (value.is_string()) return encode_text(tokenizer, value.get<std::string>(), options);
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    FATHOM_TRY(check_text_bytes(context, path, text.size()));
+    return encode_text(context.tokenizer, text, options);
+  }
   if (options.suffix) return wrong_json(path, "text beside a suffix", value);
   return read_ids(value, path, vocab_size);
 }
 
 // A string, ids, or an array of either.
-Result<std::vector<std::vector<int32_t>>> read_prompts(const Fields& request, const Tokenizer& tokenizer,
+Result<std::vector<std::vector<int32_t>>> read_prompts(const Fields& request, const ServiceContext& context,
                                                        int32_t vocab_size, const TextOptions& options) {
   const Json* given = request.find("prompt");
   const char* name = given != nullptr ? "prompt" : "prompt_token_ids";
@@ -56,14 +60,14 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const Fields& request, co
   std::vector<std::vector<int32_t>> prompts;
   const bool is_list = prompt->is_array() && !prompt->empty() && !(*prompt)[0].is_number();
   if (!is_list) {
-    FATHOM_ASSIGN(auto ids, read_prompt(*prompt, name, tokenizer, vocab_size, options));
+    FATHOM_ASSIGN(auto ids, read_prompt(*prompt, name, context, vocab_size, options));
     prompts.push_back(std::move(ids));
     return prompts;
   }
   if (prompt->size() > static_cast<size_t>(kChoicesMax))
     return Error::invalid("{}: expected at most {} prompts, found {}", name, kChoicesMax, prompt->size());
   for (size_t index = 0; index < prompt->size(); ++index) {
-    FATHOM_ASSIGN(auto ids, read_prompt((*prompt)[index], fmt::format("{}[{}]", name, index), tokenizer,
+    FATHOM_ASSIGN(auto ids, read_prompt((*prompt)[index], fmt::format("{}[{}]", name, index), context,
                                         vocab_size, options));
     prompts.push_back(std::move(ids));
   }
@@ -331,7 +335,7 @@ Result<void> post_completions(ServiceContext& context, const HttpRequest& http, 
   FATHOM_ASSIGN(const auto echo, members.boolean("echo"));
   request.echo = echo.value_or(false);
   FATHOM_ASSIGN(const TextOptions options, read_text_options(members));
-  FATHOM_ASSIGN(request.prompts, read_prompts(members, context.tokenizer, vocab_size, options));
+  FATHOM_ASSIGN(request.prompts, read_prompts(members, context, vocab_size, options));
   if (request.answers() > kChoicesMax)
     return Error::invalid("n: expected at most {} answers in all, found {}", kChoicesMax, request.answers());
   request.live = start_live(context, request.name, exchange);

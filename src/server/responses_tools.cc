@@ -21,8 +21,10 @@ Result<Json> read_custom(const Fields& tool, ResponsesTools& tools) {
   FATHOM_ASSIGN(const auto description, tool.text("description"));
   FATHOM_ASSIGN(const Json* format, tool.object("format"));
   std::string text = description.value_or("");
-  if (format != nullptr && format->value("type", "") == "grammar") {
-    const Fields grammar(*format, tool.path_of("format"));
+  const Json none = Json::object();
+  const Fields grammar(format != nullptr ? *format : none, tool.path_of("format"));
+  FATHOM_ASSIGN(const auto kind, grammar.text("type"));
+  if (kind == "grammar") {
     FATHOM_ASSIGN(const std::string syntax, required_text(grammar, "syntax"));
     FATHOM_ASSIGN(const std::string definition, required_text(grammar, "definition"));
     text += fmt::format("\n\nThe input follows this {} grammar:\n{}", syntax, definition);

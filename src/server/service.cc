@@ -100,6 +100,17 @@ std::string_view key_of(const HttpRequest& request) {
 
 // ---- What endpoints share ----
 
+namespace {
+
+size_t find_longest_token_bytes(const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.token_bytes(id).size());
+  return longest;
+}
+
+}  // namespace
+
 ServiceContext::ServiceContext(Generator& the_generator, const Tokenizer& the_tokenizer, ModelCard model_card,
                                const ServiceOptions& service_options)
     : generator(the_generator),
@@ -108,7 +119,8 @@ ServiceContext::ServiceContext(Generator& the_generator, const Tokenizer& the_to
       options(service_options),
       compiler(the_tokenizer),
       memory(the_tokenizer, service_options.turn_memory_ids),
-      responses(std::make_shared<ResponseStore>()) {}
+      responses(std::make_shared<ResponseStore>()),
+      longest_token_bytes(find_longest_token_bytes(the_tokenizer)) {}
 
 void ServiceContext::keep_alive(const std::shared_ptr<EventStream>& stream) {
   const std::lock_guard lock(streams_mutex_);
@@ -158,6 +170,12 @@ struct Service::Workers {
   Workers(ServiceContext& context, int count) : context_(context) {
     for (int worker = 0; worker < count; ++worker) threads_.emplace_back([this] { work(); });
     threads_.emplace_back([this] { keep_beating(); });
+    threads_.emplace_back([this] { run_ends(); });
+    context_.run_end = [this](std::function<void()> end) {
+      const std::lock_guard lock(mutex_);
+      ends_.push_back(std::move(end));
+      ended_.notify_one();
+    };
   }
   ~Workers() {
     {
@@ -166,6 +184,7 @@ struct Service::Workers {
     }
     changed_.notify_all();
     stopped_.notify_all();
+    ended_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -197,6 +216,20 @@ struct Service::Workers {
     }
   }
 
+  // To the last one: their clients wait.
+  void run_ends() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ended_.wait(lock, [this] { return stopping_ || !ends_.empty(); });
+      if (ends_.empty()) return;
+      const std::function<void()> end = std::move(ends_.front());
+      ends_.pop_front();
+      lock.unlock();
+      end();
+      lock.lock();
+    }
+  }
+
   void keep_beating() {
     const auto pause = std::clamp(context_.options.keep_alive_interval / 4, std::chrono::milliseconds(10),
                                   std::chrono::milliseconds(1000));
@@ -212,8 +245,10 @@ struct Service::Workers {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable stopped_;  // its own: a task's wake-up must reach a worker
+  std::condition_variable ended_;
   bool stopping_ = false;
   std::deque<Task> tasks_;
+  std::deque<std::function<void()>> ends_;  // of whole answers
   std::vector<std::thread> threads_;
 };
 

@@ -60,6 +60,9 @@ class ServiceContext {
   LiveRequests live;
   const std::shared_ptr<ResponseStore> responses;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  const size_t longest_token_bytes;
+  /// AnswerSettings::run_end of whole answers.
+  std::function<void(std::function<void()>)> run_end;
 
   /// Streams that want to be kept alive while nothing is generated.
   void keep_alive(const std::shared_ptr<EventStream>& stream);

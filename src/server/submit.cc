@@ -29,6 +29,9 @@ Result<void> render(ServiceContext& context, const Conversation& conversation, P
   FATHOM_ASSIGN(const RenderedPrompt rendered, render_conversation(conversation));
   if (!rendered.image_urls.empty())
     return Error::unsupported("messages: this model is served without its vision part: images cannot be read");
+  size_t text_bytes = 0;
+  for (const PromptSegment& segment : rendered.segments) text_bytes += segment.is_control ? 0 : segment.text.size();
+  FATHOM_TRY(check_text_bytes(context, "messages", text_bytes));
   FATHOM_ASSIGN(request.prompt, encode_prompt(rendered, context.tokenizer));
   FATHOM_ASSIGN(const size_t stable, stable_prefix_tokens(rendered, context.tokenizer));
   request.answer.starts_in_thinking = rendered.starts_in_thinking;
@@ -126,6 +129,13 @@ Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_
   return request;
 }
 
+Result<void> check_text_bytes(const ServiceContext& context, std::string_view member, size_t bytes) {
+  const auto tokens_least = static_cast<int64_t>(bytes / context.longest_token_bytes);
+  if (tokens_least <= context.card.context_tokens) return {};
+  return Error::context_full("{}: at least {} tokens, the context holds {}", member, tokens_least,
+                             context.card.context_tokens);
+}
+
 std::shared_ptr<LiveRequest> start_live(ServiceContext& context, std::string name, const Exchange& exchange) {
   auto live = context.live.start(context.generator, std::move(name));
   exchange->on_gone([weak = std::weak_ptr(live)] {
@@ -162,6 +172,7 @@ Result<void> submit_answers(ServiceContext& context, const PreparedRequest& requ
   for (int choice = 0; choice < fields.n; ++choice) {
     AnswerSettings settings = request.answer;
     settings.index = submission.first_index + choice;
+    if (!fields.stream) settings.run_end = context.run_end;
     GenerationRequest wanted;
     wanted.name = request.name;
     wanted.prompt = request.prompt;
@@ -171,6 +182,9 @@ Result<void> submit_answers(ServiceContext& context, const PreparedRequest& requ
     wanted.stop_ids = request.stop_ids;
     wanted.sampling = fields.sampling;
     wanted.sampling.seed = choice_seed(fields.sampling.seed, choice);
+    // It stands for a piece of an image; an answer with one could not be continued.
+    if (const int32_t image = context.tokenizer.named().image; image >= 0)
+      wanted.sampling.bias.push_back({image, -100});
     if (request.mask) wanted.mask = request.mask();
     wanted.top_logprobs = fields.logprobs ? fields.top_logprobs : -1;
     wanted.prompt_logprobs = submission.prompt_logprobs;

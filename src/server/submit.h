@@ -33,6 +33,9 @@ Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conver
 Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt,
                                      std::string prompt_member, GenerationFields fields, std::string name);
 
+/// kContextFull if a text of so many bytes cannot fit however it is cut into tokens: encoding it would be for nothing.
+Result<void> check_text_bytes(const ServiceContext& context, std::string_view member, size_t bytes);
+
 /// Registers a request under its name; when the client of `exchange` leaves, its answers end.
 std::shared_ptr<LiveRequest> start_live(ServiceContext& context, std::string name, const Exchange& exchange);
 /// X-Request-Id, and X-Fathom-Ignored if parts of the request were left out.
