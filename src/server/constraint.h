@@ -2,10 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -17,7 +17,7 @@
 
 namespace fathom {
 
-/// Compiles grammars for one vocabulary and keeps the latest. Any thread.
+/// Compiles grammars for one vocabulary and keeps those used last. Any thread.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -27,7 +27,7 @@ class GrammarCompiler {
   const Tokenizer& tokenizer_;
   std::mutex mutex_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;  // made for the first grammar
-  std::vector<std::pair<std::string, std::shared_ptr<const Grammar>>> latest_;  // oldest first
+  std::vector<std::pair<std::string, std::shared_ptr<const Grammar>>> latest_;  // least recently used first
 };
 
 /// Makes the mask of one answer; null when anything is allowed.
