@@ -22,7 +22,7 @@ constexpr const char* kFooter =
     "  fathom serve -m DeepSeek-V4.1-Flash --ctx 128K --parallel 4\n"
     "  fathom serve --host 0.0.0.0 --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem\n"
     "  fathom serve --cache-dir ~/.cache/fathom --cache-size 64GB\n\n"
-    "The API: docs/serve.md. The first Ctrl-C lets answers finish, a second one ends at once.\n";
+    "The API: docs/serve.md. The first Ctrl-C lets answers finish; another one, a second later or more, ends at once.\n";
 
 // Agents begin with prompts of tens of thousands of tokens.
 constexpr int64_t kContextTokens = 128 << 10;

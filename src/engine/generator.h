@@ -150,7 +150,8 @@ class Generator {
   /// of range, a sampling value), kUnsupported (image tokens), kContextFull (the prompt leaves no room; both
   /// numbers are in the message), kBusy (the queue is full), kState (shutting down).
   virtual Result<GenerationId> submit(GenerationRequest request) = 0;
-  /// Ends the request with kCancelled at the next step boundary. Unknown and finished ids are ignored.
+  /// Ends the request with kCancelled at the next step boundary. Unknown and finished ids are ignored. Also for
+  /// sinks.
   virtual void cancel(GenerationId id) = 0;
   virtual GeneratorStatus status() const = 0;
   /// Takes no more requests, lets those that run and wait finish until `deadline`, ends the rest with kShutdown,

@@ -1,6 +1,7 @@
 #include "engine/job.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace fathom {
 namespace {
@@ -17,8 +18,11 @@ Job::Job(GenerationId job_id, GenerationRequest asked, GenerationClock::time_poi
   prompt_tokens = static_cast<int64_t>(tokens.size());
 }
 
-void Job::prepare(int32_t vocab_size) {
+void Job::prepare(int32_t vocab_size, int32_t image_token_id) {
   request.sampling.prompt_tokens = prompt_tokens;
+  // It stands for a piece of an image; an answer with one could not be continued.
+  if (image_token_id >= 0)
+    request.sampling.bias.push_back({image_token_id, -std::numeric_limits<float>::infinity()});
   sampler_ = Sampler::make(request.sampling, vocab_size).value();
   allowed_.resize((static_cast<size_t>(vocab_size) + 63) / 64);
 }

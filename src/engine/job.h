@@ -34,7 +34,7 @@ struct Job {
   bool has_begun = false;
 
   /// Makes what draws tokens, of options that have been checked; not before the job runs, it is large.
-  void prepare(int32_t vocab_size);
+  void prepare(int32_t vocab_size, int32_t image_token_id);
   /// Draws the next token from `logits`, shows it to the sink, and says why the answer ends with it, if it
   /// does. kInvalidArgument when nothing may come next.
   Result<std::optional<FinishCause>> next_token(std::span<const float> logits, int64_t context_tokens);

@@ -223,7 +223,7 @@ void SchedulerCore::begin(Slot& slot, std::unique_ptr<DiskLoader::Loaded> loaded
   slot.leader = 0;
   slot.decodes = false;
   slot.announced_rows = 0;
-  job.prepare(model_.config().vocab_size);
+  job.prepare(model_.config().vocab_size, model_.config().image_token_id);
   reuse(slot, true, loaded.get());
   loaded.reset();
   job.disk_protection.reset();

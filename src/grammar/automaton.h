@@ -12,7 +12,7 @@ namespace fathom {
 
 constexpr size_t kAutomatonStatesMax = 200'000;
 constexpr size_t kAutomatonEdgesMax = 4'000'000;
-constexpr int64_t kAutomatonWorkMax = 60'000'000;  // steps of building; a few seconds at most
+constexpr int64_t kAutomatonWorkMax = 15'000'000;  // steps of building; about a second at most
 
 struct ByteEdge {
   uint8_t first = 0, last = 0;

@@ -13,7 +13,7 @@
 
 namespace fathom {
 
-constexpr size_t kSharedMaskBytesMax = size_t{64} << 20;  // of one grammar
+constexpr size_t kSharedMaskBytesMax = size_t{16} << 20;  // of one grammar
 constexpr int64_t kWorkPerToken = 2'000'000;              // of one walk, for one mask or one token
 
 /// Ids as a list when they are few, as bits otherwise.

@@ -42,6 +42,8 @@ class ChatListener : public AnswerListener {
     remember_answer(request_.context, request_.prepared->prompt, answer, end);
     usage_ = open_ == request_.prepared->fields.n ? end.usage : sum_usage(usage_, end.usage);
     --open_;
+    // Nobody will get the other answers.
+    if (end.cause == FinishCause::kError && open_ > 0) request_.live->cancel();
     answer_ended(answer, end);
     if (open_ == 0) all_ended();
   }

@@ -291,7 +291,13 @@ TEST(ChatApi, TellsContextFullFromTheRequestsOwnLimit) {
   const auto refused = service.post("/v1/chat/completions", request);
   EXPECT_EQ(refused->status(), 400);
   EXPECT_EQ(refused->json()["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(refused->json()["error"]["param"], "messages");
   EXPECT_NE(refused->body().find("20"), std::string::npos);
+  request = chat();
+  request["n"] = 64;  // more than will ever run and wait
+  script["queue_limit"] = 2;
+  TestService small(script);
+  EXPECT_EQ(small.post("/v1/chat/completions", request)->status(), 400);
 }
 
 TEST(ChatApi, SaysThatTheBackendFailed) {
@@ -361,6 +367,25 @@ TEST(ChatApi, CancelsByName) {
   const Streamed streamed = put_together(*exchange);
   EXPECT_EQ(streamed.details["type"], "cancelled");
   EXPECT_EQ(streamed.content.substr(0, 6), "on and");
+}
+
+TEST(ChatApi, QuickRequestsDoNotWaitBehindSlowOnes) {
+  // Workers that all compile a grammar which is refused only after much work.
+  TestService service(script_of("x" + kEos));
+  std::vector<std::shared_ptr<TestExchange>> slow;
+  for (int bomb = 0; bomb < 8; ++bomb) {
+    Json request = chat();
+    request["grammar"] = fmt::format("root ::= [a-z]{{0,65535}} [b-z]{{0,65535}} [c-z]{{0,{}}}", 3000 + bomb);
+    slow.push_back(service.start("POST", "/v1/chat/completions", request.dump()));
+  }
+  EXPECT_EQ(service.get("/health")->status(), 200);
+  int answered = 0;
+  for (const auto& exchange : slow) answered += exchange->status() != 0;
+  EXPECT_LT(answered, 8);
+  for (const auto& exchange : slow) {
+    exchange->wait();
+    EXPECT_EQ(exchange->status(), 400);
+  }
 }
 
 TEST(ChatApi, RefusesWhatDoesNotFitTheQueue) {
@@ -453,7 +478,19 @@ TEST(ChatApi, KeepsAnswersToSchemas) {
   EXPECT_EQ(refused->status(), 400);
   EXPECT_NE(refused->body().find("multipleOf"), std::string::npos);
   Json grammar = chat();
-  grammar["grammar"] = "root ::= (";
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["ignore_eos"] = true;
+  EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
+  grammar["ignore_eos"] = false;
+  for (const char* wrong : {"root ::= (", ""}) {
+    grammar["grammar"] = wrong;
+    const auto answer = good.post("/v1/chat/completions", grammar);
+    EXPECT_EQ(answer->status(), 400) << wrong;
+    EXPECT_EQ(answer->json()["error"]["param"], "grammar") << answer->body();
+  }
+  grammar["grammar"] = "root ::= \"x\"";
+  grammar["tools"] = tools();
+  grammar["tool_choice"] = "required";
   EXPECT_EQ(good.post("/v1/chat/completions", grammar)->status(), 400);
 }
 

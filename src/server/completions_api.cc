@@ -105,6 +105,8 @@ class CompletionListener : public AnswerListener {
     if (!first_of_prompt) usage.prompt_tokens = usage.cached_tokens = 0;
     add_usage(usage);
     --open_;
+    // Nobody will get the other answers.
+    if (end.cause == FinishCause::kError && open_ > 0) request_.live->cancel();
     answer_ended(answer, end);
     if (open_ == 0) all_ended();
   }
@@ -303,8 +305,9 @@ Result<TextOptions> read_text_options(const Fields& request) {
 
 Result<void> submit_prompts(CompletionRequest request, std::shared_ptr<AnswerListener> listener) {
   for (size_t index = 0; index < request.prompts.size(); ++index) {
-    FATHOM_ASSIGN(const PreparedRequest prepared,
-                  prepare_text(request.context, request.prompts[index], request.fields, request.name));
+    std::string member = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", index);
+    FATHOM_ASSIGN(const PreparedRequest prepared, prepare_text(request.context, request.prompts[index],
+                                                               std::move(member), request.fields, request.name));
     const Submission submission{.live = request.live,
                                 .listener = listener,
                                 .first_index = static_cast<int>(index) * request.fields.n,

@@ -7,7 +7,7 @@
 namespace fathom {
 namespace {
 
-constexpr size_t kKeptGrammars = 32;
+constexpr size_t kKeptGrammars = 16;
 
 void clear_bit(std::span<uint64_t> bits, int32_t id) {
   if (id >= 0) bits[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << (id % 64));
@@ -70,7 +70,11 @@ class AnswerMask : public TokenMask {
 
 /// Prefixes an error of the grammar room with the member of the request it comes from.
 Error at_member(const char* member, const Error& error) {
-  return Error::invalid("{}: {}", member, error.message);
+  std::string_view message = error.message;
+  // "grammar, line 3, ..." says it already.
+  const std::string doubled = std::string(member) + ", ";
+  if (message.starts_with(doubled)) message.remove_prefix(doubled.size());
+  return Error::invalid("{}: {}", member, message);
 }
 
 Result<std::string> form_rules(const GenerationFields& fields, const std::string& rule) {
@@ -83,9 +87,11 @@ Result<std::string> form_rules(const GenerationFields& fields, const std::string
 /// GBNF of the part after the reasoning; empty: free.
 Result<std::string> answer_rules(const ConstraintInput& input, const NamedTokens& named) {
   const GenerationFields& fields = input.fields;
-  if (fields.form == AnswerForm::kGrammar) return fields.schema;
   const bool must_call =
       fields.tool_choice == ToolChoice::kRequired || fields.tool_choice == ToolChoice::kNamed;
+  if (must_call && fields.form == AnswerForm::kGrammar)
+    return Error::invalid("grammar: expected no tool_choice that demands a call beside it, found one");
+  if (fields.form == AnswerForm::kGrammar) return fields.schema;
   if (must_call && input.tools.empty())
     return Error::invalid("tool_choice: expected tools beside it, found none");
   const bool has_form = fields.form != AnswerForm::kFree;
@@ -100,6 +106,13 @@ Result<std::string> answer_rules(const ConstraintInput& input, const NamedTokens
   if (must_call) return rules;
   FATHOM_ASSIGN(const std::string form, form_rules(fields, "form"));
   return "root ::= form | calls\n" + form + "\n" + rules;
+}
+
+// Where a form is complete, only the end may follow.
+Result<void> check_may_end(const GenerationFields& fields) {
+  if (!fields.ignore_eos && fields.min_tokens == 0) return {};
+  return Error::invalid("{}: expected no demand on the form of the answer beside it, found one",
+                        fields.ignore_eos ? "ignore_eos" : "min_tokens");
 }
 
 }  // namespace
@@ -122,7 +135,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::strin
     }
     vocabulary = vocabulary_;
   }
-  FATHOM_ASSIGN(std::shared_ptr<const Grammar> grammar, compile_gbnf(gbnf, vocabulary));
+  Result<std::shared_ptr<const Grammar>> grammar = compile_gbnf(gbnf, vocabulary);
   const std::lock_guard lock(mutex_);
   if (latest_.size() == kKeptGrammars) latest_.erase(latest_.begin());
   latest_.emplace_back(gbnf, grammar);
@@ -138,6 +151,7 @@ Result<MaskFactory> make_constraint(const ConstraintInput& input, const NamedTok
                   .grammar = nullptr};
   FATHOM_ASSIGN(const std::string gbnf, answer_rules(input, named));
   if (!gbnf.empty()) {
+    FATHOM_TRY(check_may_end(input.fields));
     Result<std::shared_ptr<const Grammar>> grammar = compiler.compile(gbnf);
     if (!grammar.ok()) {
       const AnswerForm form = input.fields.form;

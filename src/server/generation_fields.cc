@@ -185,6 +185,7 @@ Result<void> read_form(const Fields& request, GenerationFields& fields) {
     }
   }
   if (!grammar) return {};
+  if (grammar->empty()) return Error::invalid("{}: expected a grammar, found \"\"", request.path_of("grammar"));
   if (fields.form != AnswerForm::kFree)
     return Error::invalid("{}: expected no response_format beside it, found both", request.path_of("grammar"));
   fields.form = AnswerForm::kGrammar;

@@ -18,6 +18,7 @@ using Clock = GenerationClock;
 
 constexpr double kScriptedLogprob = -0.5;
 constexpr int kPrefillPieces = 8;
+constexpr size_t kHeldMax = 256;  // ended requests whose tokens count as cached
 
 struct ScriptedAnswer {
   std::string match;            // a piece of the prompt's text; empty: any prompt
@@ -162,10 +163,10 @@ class ScriptedGenerator : public Generator {
 
   const Tokenizer& tokenizer_;
   Script script_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_, idle_;
+  mutable std::recursive_mutex mutex_;  // sinks are told under it and may cancel
+  std::condition_variable_any changed_, idle_;
   std::list<Run> runs_;
-  std::vector<std::vector<int32_t>> held_;  // prompt and answer of what has ended
+  std::vector<std::vector<int32_t>> held_;  // prompt and answer of what has ended, oldest first
   GeneratorStatistics statistics_;
   GenerationId last_id_ = 0;
   bool stopping_ = false;
@@ -424,6 +425,8 @@ void ScriptedGenerator::finish(Run& run, FinishCause cause, Error error) {
     std::vector<int32_t> held = run.request.prompt;
     held.insert(held.end(), run.generated.begin(), run.generated.end());
     if (!run.generated.empty()) held.pop_back();
+    std::erase(held_, held);
+    if (held_.size() == kHeldMax) held_.erase(held_.begin());
     held_.push_back(std::move(held));
   }
   run.request.sink->on_finish(finish);

@@ -18,28 +18,29 @@ struct Route {
   std::string_view path;  // ends in "/" if something follows it
   Endpoint endpoint;
   bool is_public = false;  // needs no key
+  bool is_quick = false;   // answered at once, on the thread of the connections
 };
 
 constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", post_chat_completions},
     {"POST", "/v1/completions", post_completions},
     {"POST", "/v1/responses", post_responses},
-    {"GET", "/v1/responses/", get_response},
-    {"DELETE", "/v1/responses/", delete_response},
+    {"GET", "/v1/responses/", get_response, false, true},
+    {"DELETE", "/v1/responses/", delete_response, false, true},
     {"POST", "/v1/messages", post_messages},
     {"POST", "/v1/messages/count_tokens", post_count_tokens},
-    {"GET", "/v1/models", get_models},
-    {"GET", "/v1/models/", get_model},
-    {"POST", "/v1/cancel/", post_cancel},
+    {"GET", "/v1/models", get_models, false, true},
+    {"GET", "/v1/models/", get_model, false, true},
+    {"POST", "/v1/cancel/", post_cancel, false, true},
     {"POST", "/tokenize", post_tokenize},
     {"POST", "/detokenize", post_detokenize},
     {"POST", "/apply-template", post_apply_template},
-    {"GET", "/health", get_health, true},
-    {"GET", "/metrics", get_metrics},
-    {"GET", "/slots", get_slots},
-    {"GET", "/props", get_props},
-    {"GET", "/", get_page, true},
-    {"GET", "/assets/", get_page, true},
+    {"GET", "/health", get_health, true, true},
+    {"GET", "/metrics", get_metrics, false, true},
+    {"GET", "/slots", get_slots, false, true},
+    {"GET", "/props", get_props, false, true},
+    {"GET", "/", get_page, true, true},
+    {"GET", "/assets/", get_page, true, true},
 };
 
 bool matches(std::string_view route, std::string_view path) {
@@ -127,15 +128,33 @@ void ServiceContext::beat() {
 
 // ---- Workers ----
 
+namespace {
+
+constexpr size_t kTasksMax = 1024;  // whose bodies are held until a worker is free
+
+struct Task {
+  std::shared_ptr<const HttpRequest> request;
+  std::shared_ptr<HttpExchange> exchange;
+  Endpoint endpoint;
+};
+
+void run(const Task& task, ServiceContext& context) {
+  if (task.exchange->gone()) return;
+  const ApiFamily family = family_of(task.request->path);
+  try {
+    const Result<void> result = task.endpoint(context, *task.request, task.exchange);
+    if (!result.ok()) task.exchange->respond(ApiError::from(result.error()).response(family));
+  } catch (const std::exception& error) {  // out of memory, or a bug: the server goes on
+    log_warning("{} {}: {}", task.request->method, task.request->path, error.what());
+    task.exchange->respond(ApiError::make(500, "the server failed on this request").response(family));
+  }
+}
+
+}  // namespace
+
 /// Parsing and rendering a long conversation takes tens of milliseconds, which the threads that serve connections
 /// must not spend.
 struct Service::Workers {
-  struct Task {
-    std::shared_ptr<const HttpRequest> request;
-    std::shared_ptr<HttpExchange> exchange;
-    Endpoint endpoint;
-  };
-
   Workers(ServiceContext& context, int count) : context_(context) {
     for (int worker = 0; worker < count; ++worker) threads_.emplace_back([this] { work(); });
     threads_.emplace_back([this] { keep_beating(); });
@@ -151,11 +170,16 @@ struct Service::Workers {
   }
 
   void add(Task task) {
-    {
-      const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (tasks_.size() < kTasksMax) {
       tasks_.push_back(std::move(task));
+      lock.unlock();
+      changed_.notify_one();
+      return;
     }
-    changed_.notify_one();
+    lock.unlock();
+    const ApiError busy = ApiError::make(503, "too many requests wait to be read");
+    task.exchange->respond(busy.response(family_of(task.request->path)));
   }
 
  private:
@@ -169,19 +193,7 @@ struct Service::Workers {
         task = std::move(tasks_.front());
         tasks_.pop_front();
       }
-      run(task);
-    }
-  }
-
-  void run(const Task& task) {
-    if (task.exchange->gone()) return;
-    const ApiFamily family = family_of(task.request->path);
-    try {
-      const Result<void> result = task.endpoint(context_, *task.request, task.exchange);
-      if (!result.ok()) task.exchange->respond(ApiError::from(result.error()).response(family));
-    } catch (const std::exception& error) {  // out of memory, or a bug: the server goes on
-      log_warning("{} {}: {}", task.request->method, task.request->path, error.what());
-      task.exchange->respond(ApiError::make(500, "the server failed on this request").response(family));
+      run(task, context_);
     }
   }
 
@@ -241,7 +253,12 @@ void Service::handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr
         ApiError::make(404, "there is nothing at " + request->path).response(family_of(request->path)));
     return;
   }
-  workers_->add({std::move(request), std::move(exchange), found.route->endpoint});
+  Task task{std::move(request), std::move(exchange), found.route->endpoint};
+  // Whoever asks how the server is, or cancels, does not wait behind those who ask for much.
+  if (found.route->is_quick)
+    run(task, context_);
+  else
+    workers_->add(std::move(task));
 }
 
 HttpResponse Service::error_body(int status, std::string_view message) {

@@ -43,7 +43,7 @@ struct ServiceOptions {
   bool drops_billing_header = true;
   std::vector<std::string> api_keys;  // none: open
   size_t turn_memory_ids = size_t{4} << 20;
-  int workers = 2;                    // threads that parse and render requests
+  int workers = 4;                    // threads that parse and render requests
 };
 
 /// Endpoints get this; all of it may be used from any thread.

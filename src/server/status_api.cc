@@ -48,7 +48,7 @@ Json defaults_json(const GenerationDefaults& defaults) {
           {"top_k", defaults.top_k},
           {"min_p", defaults.min_p},
           {"max_tokens", defaults.max_tokens},
-          {"reasoning_effort", kEffortHigh},
+          {"reasoning_effort", "high"},
           {"loop_guard", guard_name(defaults.loop_guard.mode)}};
 }
 

@@ -48,6 +48,23 @@ void tidy_branch_points(PreparedRequest& request) {
   points.erase(std::unique(points.begin(), points.end()), points.end());
 }
 
+// Before a grammar is compiled for an answer that nobody will get.
+Result<void> check_length(const ServiceContext& context, const PreparedRequest& request) {
+  const auto tokens = static_cast<int64_t>(request.prompt.size());
+  if (tokens <= context.card.context_tokens) return {};
+  return Error::context_full("{}: {} tokens, the context holds {}",
+                             request.prompt_member, tokens, context.card.context_tokens);
+}
+
+// What the generator finds wrong with a prompt, at the member it came in.
+Error at_prompt(const PreparedRequest& request, Error error) {
+  const bool concerns_prompt = error.code == ErrorCode::kInvalidArgument ||
+                               error.code == ErrorCode::kUnsupported || error.code == ErrorCode::kContextFull;
+  if (concerns_prompt && !error.message.starts_with(request.prompt_member + ":"))
+    error.message = request.prompt_member + ": " + error.message;
+  return error;
+}
+
 void set_stops(PreparedRequest& request, std::vector<int32_t> own) {
   request.stop_ids = std::move(own);
   request.stop_ids.insert(request.stop_ids.end(), request.fields.stop_ids.begin(), request.fields.stop_ids.end());
@@ -73,6 +90,8 @@ Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conver
     FATHOM_TRY(render(context, conversation, request));
     request.prompt = context.memory.restore(std::move(request.prompt), &request.branch_points);
   }
+  request.prompt_member = has_ids ? "prompt_token_ids" : "messages";
+  FATHOM_TRY(check_length(context, request));
   tidy_branch_points(request);
   set_stops(request, turn_end_ids(named));
   request.answer.is_chat = true;
@@ -88,12 +107,14 @@ Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conver
   return request;
 }
 
-Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt, GenerationFields fields,
-                                     std::string name) {
+Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt,
+                                     std::string prompt_member, GenerationFields fields, std::string name) {
   PreparedRequest request;
   request.name = std::move(name);
   request.fields = std::move(fields);
   request.prompt = std::move(prompt);
+  request.prompt_member = std::move(prompt_member);
+  FATHOM_TRY(check_length(context, request));
   set_stops(request, text_end_ids(context.tokenizer.named()));
   request.answer.is_chat = false;
   request.answer.stop_strings = request.fields.stop_strings;
@@ -134,6 +155,10 @@ int64_t now_s() {
 Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request,
                             const Submission& submission) {
   const GenerationFields& fields = request.fields;
+  const GeneratorStatus status = context.generator.status();
+  const int64_t places = static_cast<int64_t>(status.slots.size()) + status.queue_limit;
+  if (fields.n > places)
+    return Error::invalid("n: expected at most {}, what runs and waits at once here, found {}", places, fields.n);
   for (int choice = 0; choice < fields.n; ++choice) {
     AnswerSettings settings = request.answer;
     settings.index = submission.first_index + choice;
@@ -157,7 +182,7 @@ Result<void> submit_answers(ServiceContext& context, const PreparedRequest& requ
     Result<GenerationId> id = context.generator.submit(std::move(wanted));
     if (!id.ok()) {
       submission.live->cancel();
-      return std::move(id).error();
+      return at_prompt(request, std::move(id).error());
     }
     submission.live->add(*id);
   }

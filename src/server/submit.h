@@ -16,6 +16,7 @@ struct PreparedRequest {
   std::string name;                  // "chatcmpl-..."
   GenerationFields fields;
   std::vector<int32_t> prompt;
+  std::string prompt_member;         // where the client put it, for errors
   std::vector<int64_t> branch_points;
   std::vector<int32_t> stop_ids;     // the model's own and the request's
   MaskFactory mask;                  // null: anything goes
@@ -28,9 +29,9 @@ struct PreparedRequest {
 /// the place of their text.
 Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conversation, GenerationFields fields,
                                      std::string_view name_prefix);
-/// A prompt as it is.
-Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt, GenerationFields fields,
-                                     std::string name);
+/// A prompt as it is, from the request's member `prompt_member`.
+Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt,
+                                     std::string prompt_member, GenerationFields fields, std::string name);
 
 /// Registers a request under its name; when the client of `exchange` leaves, its answers end.
 std::shared_ptr<LiveRequest> start_live(ServiceContext& context, std::string name, const Exchange& exchange);

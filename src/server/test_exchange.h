@@ -1,6 +1,7 @@
 // For tests: a service that plays a script, and requests whose answers are recorded instead of sent.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -90,7 +91,7 @@ class TestExchange : public HttpExchange {
   std::condition_variable changed_;
   std::atomic<bool> gone_ = false;
   bool done_ = false, whole_ = false;
-  int status_ = 0;
+  std::atomic<int> status_ = 0;
   HttpHeaders headers_;
   std::string body_;
   std::function<void()> on_gone_;

@@ -198,6 +198,25 @@ class Serving(unittest.TestCase):
         banned = self.server.complete(prompt=prompt, max_tokens=8, temperature=0, logit_bias={str(first): -100})
         self.assertNotIn(first, ids_of(banned))
 
+    def test_never_generates_a_piece_of_an_image(self):
+        answer = self.server.complete(prompt="Once", max_tokens=8, logit_bias={"8168": 100}, ignore_eos=True)
+        self.assertNotIn(8168, ids_of(answer))
+
+    def test_an_answer_that_fails_ends_the_others_of_its_request(self):
+        # One of two beginnings leads to a place where every token is banned.
+        q = [str(i) for i in self.server.post("/tokenize", {"content": "q"})["tokens"]]
+        body = {"prompt": "x", "n": 4, "stream": True, "max_tokens": 900, "temperature": 2, "grammar":
+                'root ::= "a" "q" | "b" [a-z]{800}', "logit_bias": {token: -100 for token in q}}
+        for seed in range(4):
+            self.server.request("POST", "/v1/completions", {**body, "seed": seed})
+            for _ in range(400):
+                slots = json.loads(self.server.request("GET", "/slots")[1])["slots"]
+                if not any(slot["is_processing"] for slot in slots):
+                    break
+                time.sleep(0.05)
+            else:
+                self.fail(f"still at work: {slots}")
+
     def test_bad_requests_disturb_nobody(self):
         steady = {}
 

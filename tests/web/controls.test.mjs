@@ -1,20 +1,25 @@
-// Settings, files, keys and sizes of the chat page, in a headless browser.
+// Settings, files, keys and sizes of the chat page, in a headless browser, against the program.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { after, test } from 'node:test';
-import { answerText, closeBrowser, ended, say, withPage, words } from './harness.mjs';
+import { test } from 'node:test';
+import { answerText, ended, endingText, say, withPage } from './harness.mjs';
+import { answer } from './server.mjs';
 
-after(closeBrowser);
-
-const ok = { answers: [{ steps: [{ text: 'ok' }] }] };
+const ok = { answers: [answer('ok', { uses: -1 })] };
 
 test('sends the settings, and only those that were set', () =>
   withPage(
-    { ...ok, props: { context_size: 4096, has_vision: false, defaults: { temperature: 0.6 } } },
+    { ...ok, options: ['--temp', '0.6'] },
     async ({ page, chats }) => {
       await page.keyboard.press('Alt+s');
       const field = (name) => page.getByLabel(name, { exact: true });
       assert.equal(await field('Temperature').getAttribute('placeholder'), '0.6');
+      assert.equal(await field('Longest answer (tokens)').getAttribute('placeholder'), '32768');
+      assert.equal(await field('Thinking').locator('option').first().innerText(), 'default (High)');
+      assert.equal(
+        await field('Guard against repetition').locator('option').first().innerText(),
+        'default (Observe)',
+      );
       await field('System prompt').fill('Be brief.');
       await field('Temperature').fill('0.7');
       await field('Top p').fill('7');
@@ -29,7 +34,7 @@ test('sends the settings, and only those that were set', () =>
       await field('Tools (JSON)').fill('[{"type":"function","function":{"name":"f"}}]');
       await page.keyboard.press('Escape');
       await say(page, 'go');
-      await ended(page);
+      assert.equal(await ended(page), 'complete');
       assert.deepEqual(chats[0], {
         model: 'DeepSeek-V4.1-Flash',
         messages: [
@@ -52,7 +57,7 @@ test('sends the settings, and only those that were set', () =>
   ));
 
 test('asks for a key when the server wants one, and then asks again', () =>
-  withPage({ ...ok, key: 'secret' }, async ({ page }) => {
+  withPage({ ...ok, options: ['--api-key', 'secret'] }, async ({ page }) => {
     await page.getByLabel('API key').fill('guess');
     await page.keyboard.press('Enter');
     await page.getByText('did not accept').waitFor();
@@ -95,7 +100,7 @@ test('renames, exports, removes and imports conversations', () =>
 
 test('works by keyboard alone', () =>
   withPage(
-    { answers: [{ steps: words('```js\nlet a;\n```\n\nDone.') }, { steps: [{ text: 'edited' }] }] },
+    { answers: [answer('```js\nlet a;\n```\n\nDone.')] },
     async ({ page, chats }) => {
       const focused = () =>
         page.evaluate(() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.tagName);
@@ -150,7 +155,7 @@ test('works by keyboard alone', () =>
 
 test('copies answers and code, also where there is no clipboard interface', () =>
   withPage(
-    { answers: [{ steps: [{ text: 'Text\n\n```js\nlet a;\n```\n\n- nested\n\n  ```\n  deep\n  ```\n' }] }] },
+    { answers: [answer('Text\n\n```js\nlet a;\n```\n\n- nested\n\n  ```\n  deep\n  ```\n')] },
     async ({ page }) => {
       assert.equal(await page.evaluate(() => isSecureContext), false);
       const copied = async () => {
@@ -177,8 +182,9 @@ const pixel = Buffer.from(
   'base64',
 );
 
+// The program reads no images yet: the page is made to believe that it does, and the program says that it does not.
 test('takes images when the model sees: from a file, the clipboard, a drop', () =>
-  withPage({ ...ok, props: { context_size: 4096, has_vision: true, defaults: {} } }, async ({ page, chats }) => {
+  withPage(ok, async ({ page, chats }) => {
     await page.getByRole('button', { name: 'Add images' }).waitFor();
     await page.locator('#image-file').setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: pixel });
     await page.locator('.composer .images img').waitFor();
@@ -204,7 +210,8 @@ test('takes images when the model sees: from a file, the clipboard, a drop', () 
       .setInputFiles({ name: 'no.png', mimeType: 'image/png', buffer: Buffer.from('no image') });
     await page.getByText('no.png is not an image').waitFor();
     await say(page, 'What is it?');
-    await ended(page);
+    assert.equal(await ended(page), 'failed');
+    assert.match(await endingText(page), /images cannot be read/);
     const parts = chats[0].messages[0].content;
     assert.deepEqual(
       parts.map((part) => part.type),
@@ -212,7 +219,7 @@ test('takes images when the model sees: from a file, the clipboard, a drop', () 
     );
     assert.match(parts[0].image_url.url, /^data:image\/png;base64,iVBOR/);
     assert.equal(await page.locator('.turn.user img').count(), 2);
-  }));
+  }, { props: { has_vision: true } }));
 
 test('has no place for images when the model is blind', () =>
   withPage(ok, async ({ page }) => {
@@ -223,9 +230,7 @@ test('has no place for images when the model is blind', () =>
 test('follows the answer until the reader scrolls up', () =>
   withPage(
     {
-      answers: [
-        { steps: words(Array.from({ length: 150 }, (_, i) => `Paragraph ${i}\n\n`).join('')), step_ms: 20 },
-      ],
+      answers: [answer(Array.from({ length: 150 }, (_, index) => `Paragraph ${index}\n\n`).join(''), { token_ms: 4 })],
     },
     async ({ page }) => {
       await say(page, 'write');
@@ -248,17 +253,7 @@ const wideTable = `| ${'wide cell | '.repeat(12)}\n|${'---|'.repeat(12)}\n| ${'x
 
 test('fits a phone', () =>
   withPage(
-    {
-      answers: [
-        {
-          steps: [
-            {
-              text: `${wideTable}\n\n\`\`\`\n${'long '.repeat(60)}\n\`\`\``,
-            },
-          ],
-        },
-      ],
-    },
+    { answers: [answer(`${wideTable}\n\n\`\`\`\n${'long '.repeat(60)}\n\`\`\``)] },
     async ({ page }) => {
       assert.equal(await page.locator('.sidebar').isVisible(), false);
       await page.locator('#composer').fill('hello');

@@ -1,87 +1,25 @@
-// Starts a server with a scenario and a browser that looks at it.
-//   FATHOM_WEB_BUILD       folder with node_modules/ and dist/, as the build leaves it
-//   FATHOM_SERVER_COMMAND  command of the server to test instead of the fake one; {port} and {scenario} (a file in
-//                          the format of fake_server.mjs) are replaced
-//   FATHOM_CHROMIUM        the browser, if it is not /usr/bin/chromium
+// A browser that looks at a server's page.
+//   FATHOM_WEB_BUILD  folder with node_modules/, as the build leaves it
+//   FATHOM_CHROMIUM   the browser, if it is not /usr/bin/chromium
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { Server } from './server.mjs';
 
-const build = process.env.FATHOM_WEB_BUILD;
-const require = createRequire(join(build, 'package.json'));
+const require = createRequire(join(process.env.FATHOM_WEB_BUILD, 'package.json'));
 const { chromium } = require('playwright-core');
-const fake = fileURLToPath(new URL('./fake_server.mjs', import.meta.url));
-const command =
-  process.env.FATHOM_SERVER_COMMAND ??
-  `${process.execPath} ${fake} --port {port} --scenario {scenario} --page ${build}/dist`;
 
-export const patience = { timeout: 90000 };
-
-function freePort() {
-  return new Promise((resolve) => {
-    const probe = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
-}
-
-/** A server process that can be killed and started again on the same port. */
-export class Server {
-  constructor(port, folder) {
-    this.port = port;
-    this.folder = folder;
-    this.url = `http://127.0.0.1:${port}/`;
-  }
-
-  static async start(scenario) {
-    const server = new Server(await freePort(), mkdtempSync(join(tmpdir(), 'fathom-web-')));
-    await server.run(scenario);
-    return server;
-  }
-
-  async run(scenario) {
-    const file = join(this.folder, 'scenario.json');
-    writeFileSync(file, JSON.stringify(scenario));
-    const words = command.split(' ').map((word) => word.replace('{port}', this.port).replace('{scenario}', file));
-    this.process = spawn(words[0], words.slice(1), { stdio: ['ignore', 'inherit', 'inherit'] });
-    this.ended = new Promise((resolve) => this.process.once('exit', resolve));
-    const failed = this.ended.then((code) => {
-      throw new Error(`the server ended with ${code}`);
-    });
-    failed.catch(() => {});
-    for (;;) {
-      const answer = await Promise.race([fetch(`${this.url}health`).catch(() => null), failed]);
-      if (answer?.ok) return;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
-
-  async kill() {
-    this.process.kill('SIGKILL');
-    await this.ended;
-  }
-
-  async stop() {
-    await this.kill();
-    rmSync(this.folder, { recursive: true, force: true });
-  }
-}
+const patience = { timeout: 90000 };
 
 let browser = null;
 
 export async function closeBrowser() {
-  await browser?.close();
+  await (await browser)?.close();
   browser = null;
 }
 
-async function launched() {
-  browser ??= await chromium.launch({
+function launched() {
+  browser ??= chromium.launch({
     executablePath: process.env.FATHOM_CHROMIUM ?? '/usr/bin/chromium',
     args: [
       '--no-sandbox',
@@ -97,12 +35,17 @@ async function launched() {
   return browser;
 }
 
-/** Runs `test({page, server, chats})`; `chats` gathers the bodies of chat requests. The content policy must hold. */
-export async function withPage(scenario, test, options = {}) {
-  const server = await Server.start(scenario);
-  const context = await (
-    await launched()
-  ).newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options });
+/**
+ * Runs `test({page, server, chats, context})`; `chats` gathers the bodies of chat requests. The content policy must
+ * hold. `host` and `props` (members that replace the server's) are not for Playwright.
+ */
+export async function withPage(scenario, test, { host = '127.0.0.1', props = null, ...options } = {}) {
+  const [server, context] = await Promise.all([
+    Server.start(scenario),
+    launched().then((running) =>
+      running.newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options }),
+    ),
+  ]);
   const complaints = [];
   try {
     const page = await context.newPage();
@@ -118,20 +61,22 @@ export async function withPage(scenario, test, options = {}) {
     page.on('console', (message) => {
       if (/content security policy|trusted/i.test(message.text())) complaints.push(message.text());
     });
-    await page.goto(options.host ? server.url.replace('127.0.0.1', options.host) : server.url);
+    if (props !== null) {
+      await page.route('**/props', async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, json: { ...(await response.json()), ...props } });
+      });
+    }
+    await page.goto(server.url.replace('127.0.0.1', host));
     // The page knows the server: its model, its context, its load. A locked one shows nothing of that.
-    await page.locator(scenario.key ? 'dialog[open]' : '.figure-queue').waitFor();
+    const locked = scenario.options?.includes('--api-key');
+    await page.locator(locked ? 'dialog[open]' : '.figure-queue').waitFor();
     await test({ page, server, chats, context });
     assert.deepEqual(complaints, []);
   } finally {
     await context.close();
     await server.stop();
   }
-}
-
-/** One chunk a word. */
-export function words(text) {
-  return text.match(/\s*\S+\s*?/g).map((word) => ({ text: word }));
 }
 
 export async function say(page, text) {
@@ -141,11 +86,23 @@ export async function say(page, text) {
 
 /** Waits until the nth answer (from 0) is over, and gives its status. */
 export async function ended(page, index = 0) {
-  const answer = page.locator('.turn.answer').nth(index);
-  await answer.and(page.locator('[aria-busy=false]')).waitFor();
-  return answer.getAttribute('data-status');
+  const turn = page.locator('.turn.answer').nth(index);
+  await turn.and(page.locator('[aria-busy=false]')).waitFor();
+  return turn.getAttribute('data-status');
 }
 
 export function answerText(page, index = 0) {
   return page.locator('.turn.answer').nth(index).locator('.markdown').last().innerText();
+}
+
+/** How the nth answer ended, in the page's words. */
+export function endingText(page, index = 0) {
+  return page.locator('.turn.answer').nth(index).locator('.ending').innerText();
+}
+
+/** The chunks of the next chat answer, once it is over. */
+export async function nextChunks(page) {
+  const response = await page.waitForResponse((one) => one.url().endsWith('/v1/chat/completions'));
+  const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'));
+  return lines.map((line) => JSON.parse(line.slice('data: '.length)));
 }

@@ -1,63 +1,76 @@
-// What a user does with the chat page, in a headless browser.
+// What a user does with the chat page, in a headless browser, against the program.
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
-import { answerText, closeBrowser, ended, say, withPage, words } from './harness.mjs';
+import { test } from 'node:test';
+import { answerText, ended, endingText, nextChunks, say, withPage } from './harness.mjs';
+import { answer, calls } from './server.mjs';
 
-after(closeBrowser);
-
-const long = { steps: words('one two three four five'), hold: true };
+// It says no more, and does not end.
+const long = answer('one two three four five', { hangs: true, uses: -1 });
 
 test('sends, and shows what comes back', () =>
-  withPage({ answers: [{ steps: words('Hello **there**. 물고기 🐟'), split: 1 }] }, async ({ page, chats }) => {
-    await say(page, 'Good morning');
-    assert.equal(await ended(page), 'complete');
-    assert.equal(await answerText(page), 'Hello there. 물고기 🐟');
-    assert.equal(await page.locator('.turn.answer strong').innerText(), 'there');
-    assert.deepEqual(chats[0], {
-      model: 'DeepSeek-V4.1-Flash',
-      messages: [{ role: 'user', content: 'Good morning' }],
-      stream: true,
-      stream_options: { include_usage: true },
-    });
-    assert.equal(await page.locator('.conversation').innerText(), 'Good morning');
-    assert.equal(await page.locator('.ending').count(), 0);
-    assert.match(
-      await page.locator('.figures').innerText(),
-      /prefill\s+1,455 tok\/s\s+decode\s+37\.0 tok\/s\s+cached\s+8\s+context\s+28 of 128K/,
-    );
-    assert.match(await page.locator('#announcer').innerText(), /complete/);
-  }));
+  withPage(
+    { answers: [answer('Hello **there**. 물고기 🐟', { bytes: true, prefill_ms: 80, token_ms: 5 })] },
+    async ({ page, chats }) => {
+      const chunks = nextChunks(page);
+      await say(page, 'Good morning');
+      assert.equal(await ended(page), 'complete');
+      assert.equal(await answerText(page), 'Hello there. 물고기 🐟');
+      assert.equal(await page.locator('.turn.answer strong').innerText(), 'there');
+      assert.deepEqual(chats[0], {
+        model: 'DeepSeek-V4.1-Flash',
+        messages: [{ role: 'user', content: 'Good morning' }],
+        stream: true,
+        stream_options: { include_usage: true },
+      });
+      assert.equal(await page.locator('.conversation').innerText(), 'Good morning');
+      assert.equal(await page.locator('.ending').count(), 0);
+      const { usage, timings } = (await chunks).at(-1);
+      const used = (usage.prompt_tokens + usage.completion_tokens).toLocaleString('en-US');
+      const figures = await page.locator('.figures').innerText();
+      const [, prefill, decode, cached, context] =
+        /prefill\s+(\S+) tok\/s\s+decode\s+(\S+) tok\/s\s+cached\s+(\S+)\s+context\s+(.*)/.exec(figures);
+      const near = (shown, rate) => Math.abs(Number(shown.replaceAll(',', '')) / rate - 1) < 0.005;
+      assert.ok(near(prefill, timings.prefill_tokens_per_second), figures);
+      assert.ok(near(decode, timings.decode_tokens_per_second), figures);
+      assert.equal(cached, `${usage.prompt_tokens_details.cached_tokens}`);
+      assert.equal(context, `${used} of 128K`);
+      assert.match(await page.locator('#announcer').innerText(), /complete/);
+    },
+  ));
 
-test('shows text as it comes, and what the server does before', () =>
+test('shows what the server does before text comes: the queue, the prompt; and tells it to stop there', () =>
   withPage(
     {
-      slots: {
-        queue: { waiting: 3 },
-        slots: [
-          { id: 0, state: 'decode' },
-          { id: 1, state: 'idle' },
-        ],
-      },
+      slots: 2,
       answers: [
-        { prefill: { tokens: 5678, steps: 2, hold: true } },
-        { prefill: { tokens: 5678, steps: 1 }, ...long },
+        { ...long, match: 'crowd' },
+        { ...long, match: 'Read this', prefill_ms: 12000 },
+        { ...long, match: 'And this' },
       ],
     },
-    async ({ page }) => {
+    async ({ page, server, chats }) => {
+      const crowd = [0, 1, 2, 3].map(() => server.crowd('crowd'));
+      await server.until({ busy: 2, queue: 2 });
       await say(page, 'Read this');
-      await page.getByText('Reading 2,839 of 5,678 tokens').waitFor();
+      await page.getByText('In the queue, 3 requests wait').waitFor();
+      assert.match(await page.locator('.figures').innerText(), /busy\s+2 of 2\s+queue\s+3/);
+      crowd.forEach((leave) => leave());
+      const total = await server.tokensOf(chats[0].messages);
+      await page.getByText(new RegExp(`^Reading [1-9]\\d* of ${total} tokens`)).waitFor();
       await page.keyboard.press('Escape');
       assert.equal(await ended(page), 'stopped');
+      await server.until({ busy: 0 });
       await say(page, 'And this');
       await page.locator('.markdown', { hasText: 'one two three four five' }).waitFor();
       assert.equal(await page.locator('.turn.answer').nth(1).getAttribute('aria-busy'), 'true');
-      assert.match(await page.locator('.figures').innerText(), /context\s+≈ 5,68\d of 128K/);
-      assert.match(await page.locator('.figures').innerText(), /busy\s+1 of 2\s+queue\s+3/);
+      assert.match(await page.locator('.figures').innerText(), /context\s+≈ \d+ of 128K/);
+      await page.locator('.figures', { hasText: /busy\s*1 of 2/ }).waitFor();
     },
   ));
 
 test('stops by button and by Escape, and tells the server', () =>
-  withPage({ answers: [long] }, async ({ page }) => {
+  withPage({ answers: [long] }, async ({ page, server }) => {
+    const tokens = await server.tokensOf(long.text);
     for (const [index, stop] of [
       () => page.locator('#stop').click(),
       () => page.keyboard.press('Escape'),
@@ -70,13 +83,15 @@ test('stops by button and by Escape, and tells the server', () =>
       assert.equal(await ended(page, index), 'stopped');
       assert.equal(await answerText(page, index), 'one two three four five');
       // The server ended the stream itself, so the figures are exact.
-      assert.match(await page.locator('.answer-figures').nth(index).innerText(), /^5 tokens/);
+      const figures = await page.locator('.answer-figures').nth(index).innerText();
+      assert.equal(figures.split(' · ')[0], `${tokens} tokens`);
+      await server.until({ busy: 0 });
     }
     await page.locator('#send').waitFor();
   }));
 
 test('edits an earlier question in a branch of its own', () =>
-  withPage({ answers: ['A', 'B', 'C'].map((text) => ({ steps: [{ text }] })) }, async ({ page, chats }) => {
+  withPage({ answers: ['A', 'B', 'C'].map((text) => answer(text)) }, async ({ page, chats }) => {
     await say(page, 'first');
     await ended(page);
     await say(page, 'second');
@@ -97,13 +112,7 @@ test('edits an earlier question in a branch of its own', () =>
 
 test('retries beside the old answer, and hands back what was said', () =>
   withPage(
-    {
-      answers: [
-        { steps: [{ thinking: 'hm' }, { text: 'A' }] },
-        { steps: [{ text: 'B' }] },
-        { steps: [{ text: 'C' }] },
-      ],
-    },
+    { answers: [answer('A', { thinking: 'hm' }), answer('B'), answer('C')] },
     async ({ page, chats }) => {
       await say(page, 'ask');
       await ended(page);
@@ -125,13 +134,16 @@ test('retries beside the old answer, and hands back what was said', () =>
 
 test('keeps conversations over a reload; an answer on its way is cut, and can be continued', () =>
   withPage(
-    { answers: [{ steps: words('A whole answer.') }, long, { steps: words(' six seven') }] },
-    async ({ page, chats }) => {
+    // What continues an answer begins behind its text, not with thoughts.
+    { answers: [answer('A whole answer.'), { ...long, uses: 1 }, { text: ' six seven' }] },
+    async ({ page, server, chats }) => {
       await say(page, 'first');
       await ended(page);
       await say(page, 'count');
       await page.locator('.markdown', { hasText: 'five' }).waitFor();
       await page.reload();
+      // The page is gone, and with it the request.
+      await server.until({ busy: 0 });
       assert.equal(await ended(page, 0), 'complete');
       assert.equal(await ended(page, 1), 'cut');
       assert.equal(await answerText(page, 1), 'one two three four five');
@@ -152,63 +164,85 @@ test('a server that restarts in mid-answer loses nothing that had come', () =>
   withPage({ answers: [long] }, async ({ page, server }) => {
     await say(page, 'count');
     await page.locator('.markdown', { hasText: 'five' }).waitFor();
-    await server.kill();
+    await server.end('SIGKILL');
     assert.equal(await ended(page), 'cut');
     assert.equal(await answerText(page), 'one two three four five');
+    assert.match(await endingText(page), /Cut off/);
     await page.getByText('The server does not answer').waitFor();
-    await server.run({ answers: [{ steps: words('A new answer.') }] });
+    await server.run({ answers: [answer('A new answer.')] });
     await page.getByText('The server does not answer').waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Retry' }).click();
     await page.locator('.markdown', { hasText: 'A new answer.' }).waitFor();
     assert.equal(await ended(page), 'complete');
   }));
 
-test('says how an answer ended', () =>
-  withPage(
+test('says how an answer ended', () => {
+  const turn = 'round and round ';
+  const numbers = Array.from({ length: 300 }, (_, index) => index).join(' ');
+  return withPage(
     {
+      context_tokens: 400,
       answers: [
-        { steps: [{ text: 'a' }], finish: 'length' },
-        {
-          steps: [{ text: 'a' }],
-          finish: 'stop',
-          details: { type: 'loop', period: 6, repeats: 9, first_token: 12 },
-        },
-        { steps: [{ text: 'a' }], stream_error: 'out of memory' },
-        { steps: [{ text: 'a' }], cut: true },
-        { status: 400, message: 'the prompt has 200,000 tokens, the context 131,072' },
+        answer(numbers, { match: 'too long', uses: 2 }),
+        answer(turn.repeat(60), { match: 'loop', uses: 2 }),
+        answer('a', { match: 'fail', fail_after: 2, fail_message: 'out of memory' }),
+        { ...long, match: 'shut' },
       ],
+      options: ['--grace', '0.2'],
     },
-    async ({ page }) => {
-      const endings = [
-        ['complete', /limit of its length/],
-        ['complete', /repeated itself\. \(6 tokens, 9 times\)/],
-        ['failed', /out of memory/],
-        ['cut', /Cut off/],
-        ['failed', /200,000 tokens, the context 131,072/],
-      ];
-      for (const [index, [status, ending]] of endings.entries()) {
-        await say(page, `question ${index}`);
-        assert.equal(await ended(page, index), status);
-        assert.match(await page.locator('.turn.answer').nth(index).locator('.ending').innerText(), ending);
-      }
+    async ({ page, server, chats }) => {
+      const begin = async (text) => {
+        await page.keyboard.press('Alt+n');
+        await say(page, text);
+      };
+      const endsWith = async (text, status, ending) => {
+        await begin(text);
+        assert.equal(await ended(page), status);
+        assert.match(await endingText(page), ending);
+      };
+      await endsWith('too long', 'complete', /context is full/);
+      assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
+      await endsWith('loop', 'complete', /repeats itself; the guard only observes\. \(\d+ tokens, \d+ times\)/);
+      await endsWith('fail', 'failed', /out of memory/);
+      await endsWith(numbers, 'failed', /prompt: \d+ tokens, the context holds 400/);
+
+      await page.keyboard.press('Alt+n');
+      await page.keyboard.press('Alt+s');
+      await page.getByLabel('Guard against repetition').selectOption('stop');
+      await page.keyboard.press('Escape');
+      const chunks = nextChunks(page);
+      await say(page, 'loop');
+      assert.equal(await ended(page), 'complete');
+      assert.equal(chats.at(-1).loop_guard, 'stop');
+      const { finish_details: loop } = (await chunks).findLast((chunk) => chunk.choices.length > 0).choices[0];
+      assert.equal(loop.type, 'loop');
+      assert.match(await endingText(page), new RegExp(`itself\\. \\(${loop.period} tokens, ${loop.repeats} times\\)`));
+      assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
+
+      await page.keyboard.press('Alt+n');
+      await page.keyboard.press('Alt+s');
+      await page.getByLabel('Longest answer (tokens)').fill('40');
+      await page.keyboard.press('Escape');
+      await say(page, 'too long');
+      assert.equal(await ended(page), 'complete');
+      assert.match(await endingText(page), /limit of its length/);
+      assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 1);
+
+      await begin('shut');
+      await page.locator('.markdown', { hasText: 'five' }).waitFor();
+      await server.end('SIGTERM');
+      assert.equal(await ended(page), 'complete');
+      assert.match(await endingText(page), /server shut down/);
     },
-  ));
+  );
+});
 
 test('folds thinking, with its time; shows tool calls and takes their results', () =>
   withPage(
     {
       answers: [
-        {
-          steps: [
-            { thinking: 'Let me ' },
-            { thinking: 'think.' },
-            { text: 'Looking.' },
-            { tool: { index: 0, id: 'call_1', name: 'weather', arguments: '{"city":' } },
-            { tool: { index: 0, arguments: '"Bergen"}' } },
-          ],
-          finish: 'tool_calls',
-        },
-        { steps: words('It rains.') },
+        answer(`Looking.${calls(['weather', { city: 'Bergen' }])}`, { thinking: 'Let me think.', token_ms: 2 }),
+        answer('It rains.'),
       ],
     },
     async ({ page, chats }) => {
@@ -223,43 +257,75 @@ test('folds thinking, with its time; shows tool calls and takes their results', 
       await page.getByLabel('Result of weather').fill('rain');
       await page.getByRole('button', { name: 'Send results' }).click();
       await page.locator('.markdown', { hasText: 'It rains.' }).waitFor();
+      const { id } = chats[1].messages[1].tool_calls[0];
+      assert.match(id, /^call_/);
       assert.deepEqual(chats[1].messages.slice(1), [
         {
           role: 'assistant',
           content: 'Looking.',
           reasoning_content: 'Let me think.',
-          tool_calls: [
-            { id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city":"Bergen"}' } },
-          ],
+          tool_calls: [{ id, type: 'function', function: { name: 'weather', arguments: '{"city": "Bergen"}' } }],
         },
-        { role: 'tool', tool_call_id: 'call_1', content: 'rain' },
+        { role: 'tool', tool_call_id: id, content: 'rain' },
       ]);
+      assert.equal(await ended(page, 1), 'complete');
     },
   ));
 
-test('never presents a cut call as a whole one', () =>
-  withPage(
+test('never presents a cut call as a whole one', () => {
+  const call = calls(['weather', { city: 'Bergen' }]);
+  return withPage(
     {
       answers: [
-        { steps: [{ tool: { id: 'c', name: 'weather', arguments: '{"city":' } }], cut: true },
-        { steps: [{ text: 'ok' }] },
+        answer(call.slice(0, call.indexOf('gen')), { match: 'Weather?', hangs: true }),
+        answer('ok', { match: 'again' }),
       ],
     },
-    async ({ page, chats }) => {
+    async ({ page, server, chats }) => {
       await say(page, 'Weather?');
-      await ended(page);
+      await page.locator('.tool-call pre', { hasText: 'Ber' }).waitFor();
+      await server.end('SIGKILL');
+      assert.equal(await ended(page), 'cut');
       assert.match(await page.locator('.tool-call').innerText(), /not complete/);
+      await server.run({ answers: [answer('ok')] });
+      await page.getByText('The server does not answer').waitFor({ state: 'detached' });
       await say(page, 'again');
-      await ended(page, 1);
+      assert.equal(await ended(page, 1), 'complete');
       assert.deepEqual(
         chats[1].messages.map((message) => message.role),
         ['user', 'user'],
       );
     },
-  ));
+  );
+});
+
+test('a call that the server takes back is none; the whole one beside it is', () => {
+  const [whole, damaged] = ['Bergen', 'Oslo'].map((city) => calls(['weather', { city }]));
+  return withPage(
+    {
+      answers: [answer(whole + damaged.replace('</｜DSML｜ invoke>', '</｜DSML｜ invokes>')), answer('It rains.')],
+    },
+    async ({ page, chats }) => {
+      await say(page, 'Weather?');
+      assert.equal(await ended(page), 'complete');
+      assert.deepEqual(await page.locator('.tool-call').evaluateAll((list) => list.map((one) => one.className)), [
+        'tool-call whole',
+        'tool-call broken',
+      ]);
+      assert.equal(await page.getByLabel('Result of weather').count(), 1);
+      await page.getByLabel('Result of weather').fill('rain');
+      await page.getByRole('button', { name: 'Send results' }).click();
+      assert.equal(await ended(page, 1), 'complete');
+      assert.deepEqual(
+        chats[1].messages[1].tool_calls.map((one) => one.function.arguments),
+        ['{"city": "Bergen"}'],
+      );
+    },
+  );
+});
 
 test('the Enter that ends a composition does not send', () =>
-  withPage({ answers: [{ steps: [{ text: 'ok' }] }] }, async ({ page, chats, context }) => {
+  withPage({ answers: [answer('ok')] }, async ({ page, chats, context }) => {
     const devtools = await context.newCDPSession(page);
     await page.locator('#composer').click();
     await devtools.send('Input.imeSetComposition', { text: '안녕', selectionStart: 2, selectionEnd: 2 });
@@ -284,16 +350,10 @@ test('harmful Markdown stays harmless in the browser', () =>
   withPage(
     {
       answers: [
-        {
-          steps: [
-            {
-              text: '<img src=x onerror="window.hurt=1"><svg onload="window.hurt=1"></svg>\n\n<script>hurt=1</script>\n\n',
-            },
-            {
-              text: '![x](http://127.0.0.1:1/leak) [link](javascript:window.hurt=1) <a href="https://e.org" onclick="hurt=1">a</a>',
-            },
-          ],
-        },
+        answer(
+          '<img src=x onerror="window.hurt=1"><svg onload="window.hurt=1"></svg>\n\n<script>hurt=1</script>\n\n' +
+            '![x](http://127.0.0.1:1/leak) [link](javascript:window.hurt=1) <a href="https://e.org" onclick="hurt=1">a</a>',
+        ),
       ],
     },
     async ({ page }) => {

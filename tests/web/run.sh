@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests of the chat page. usage: run.sh unit|browser BUILD_FOLDER_OF_THE_PAGE
+# Tests of the chat page. usage: run.sh unit|browser BUILD_FOLDER_OF_THE_PAGE [FATHOM]
 # Ends with 77, which CTest counts as skipped, where what they need is missing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,8 +22,8 @@ case "$mode" in
       echo "skipped: chromium is missing; tools/setup.sh test installs it"
       exit 77
     fi
-    FATHOM_WEB_BUILD=$work FATHOM_CHROMIUM=$chromium \
-      exec node --test --test-reporter=spec --test-concurrency=1 "$here/page.test.mjs" "$here/controls.test.mjs"
+    FATHOM_WEB_BUILD=$work FATHOM_CHROMIUM=$chromium FATHOM_BINARY=$3 \
+      exec node --test-reporter=spec "$here/browser.mjs"
     ;;
-  *) echo "usage: run.sh unit|browser BUILD_FOLDER_OF_THE_PAGE" >&2; exit 2 ;;
+  *) echo "usage: run.sh unit|browser BUILD_FOLDER_OF_THE_PAGE [FATHOM]" >&2; exit 2 ;;
 esac

@@ -65,6 +65,10 @@ const en = {
 
   ended: {
     length: 'Ended at the limit of its length.',
+    contextFull: 'Ended because the context is full.',
+    timeLimit: 'Ended at the limit of its time.',
+    shutdown: 'Ended because the server shut down.',
+    cancelled: 'Stopped by another client of the server.',
     loop: 'Stopped because it repeated itself.',
     loopObserved: 'It repeats itself; the guard only observes.',
     loopDetail: (period: number, repeats: number) => `${period} tokens, ${repeats} times`,
@@ -220,6 +224,10 @@ const ko: Strings = {
 
   ended: {
     length: '길이 제한에 이르러 끝났습니다.',
+    contextFull: '컨텍스트가 가득 차서 끝났습니다.',
+    timeLimit: '시간 제한에 이르러 끝났습니다.',
+    shutdown: '서버가 종료되어 끝났습니다.',
+    cancelled: '서버의 다른 클라이언트가 중지했습니다.',
     loop: '같은 내용을 되풀이해서 멈췄습니다.',
     loopObserved: '같은 내용을 되풀이하고 있습니다. 감시만 하도록 설정되어 있습니다.',
     loopDetail: (period, repeats) => `토큰 ${period}개가 ${repeats}번`,

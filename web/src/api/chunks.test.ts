@@ -34,6 +34,16 @@ describe('readChunk', () => {
     ]);
   });
 
+  it('reads a loop that was only observed', () => {
+    const seen = { type: 'stop', loop_observed: { period: 6, repeats: 9, first_token: 120 } };
+    const choice = { delta: {}, finish_reason: 'stop', finish_details: seen };
+    expect(readChunk(chunk({ choices: [choice] }))[1]).toEqual({
+      kind: 'finish',
+      reason: 'stop',
+      details: { type: 'stop', period: 6, repeats: 9, firstToken: 120 },
+    });
+  });
+
   it('reads the figures of a chunk without choices, and leaves out what is missing', () => {
     const usage = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 8 } };
     const timings = {

@@ -40,11 +40,13 @@ function readFigures(chunk: Json): Figures | null {
 function readDetails(choice: Json, chunk: Json): FinishDetails | null {
   const details = asObject(choice['finish_details']) ?? asObject(chunk['finish_details']);
   if (details === null) return null;
+  // What ended the answer, or what the guard only saw.
+  const loop = asObject(details['loop_observed']) ?? details;
   return {
     type: asString(details['type']),
-    period: asNumber(details['period']),
-    repeats: asNumber(details['repeats']),
-    firstToken: asNumber(details['first_token']),
+    period: asNumber(loop['period']),
+    repeats: asNumber(loop['repeats']),
+    firstToken: asNumber(loop['first_token']),
   };
 }
 

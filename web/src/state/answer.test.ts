@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { StreamEvent } from '../api/chunks';
-import { applyEvent, canContinue, endAnswer, newAnswer, reopen } from './answer';
+import { applyEvent, canContinue, endAnswer, newAnswer, reopen, wholeCalls } from './answer';
 import { advance } from './answers';
 import type { Live } from './app';
 
@@ -81,6 +81,21 @@ describe('an answer', () => {
     expect(endAnswer(newAnswer(null, 'm', 0), true, null, 0).status).toBe('stopped');
   });
 
+  it('has whole calls only where it waits for them, and of these the ones that are JSON', () => {
+    const tool = (index: number, text: string): StreamEvent => ({
+      kind: 'tool',
+      index,
+      id: `${index}`,
+      name: 'f',
+      arguments: text,
+    });
+    const calls = [tool(0, '{"a": 1}'), tool(1, '{"b": '), tool(3, '[]')];
+    const waits: StreamEvent = { kind: 'finish', reason: 'tool_calls', details: null };
+    expect(wholeCalls(play([...calls, waits])).map((call) => call.id)).toEqual(['0']);
+    expect(wholeCalls(play([...calls, { ...waits, reason: 'length' }]))).toEqual([]);
+    expect(wholeCalls(play(calls))).toEqual([]);
+  });
+
   it('may go on after it was cut or ran out of length, not after its end, a loop or a call', () => {
     const cut = play([{ kind: 'text', text: 'c' }]);
     expect(canContinue(cut)).toBe(true);
@@ -100,6 +115,15 @@ describe('an answer', () => {
         play([
           { kind: 'text', text: 'c' },
           { kind: 'finish', reason: 'length', details: loop },
+        ]),
+      ),
+    ).toBe(false);
+    const full = { type: 'context_full', period: null, repeats: null, firstToken: null };
+    expect(
+      canContinue(
+        play([
+          { kind: 'text', text: 'c' },
+          { kind: 'finish', reason: 'length', details: full },
         ]),
       ),
     ).toBe(false);

@@ -1,6 +1,7 @@
 // How an answer grows: events of the stream in, the next state of the answer out.
 import type { StreamEvent } from '../api/chunks';
-import type { AnswerNode, AnswerStatus } from '../model';
+import { asObject, parseJson } from '../json';
+import type { AnswerNode, AnswerStatus, ToolCall } from '../model';
 import { newId } from './tree';
 
 export function newAnswer(parent: string | null, model: string, now: number): AnswerNode {
@@ -85,10 +86,19 @@ export function reopen(answer: AnswerNode): AnswerNode {
   return { ...answer, status: 'streaming', finishReason: null, finishDetails: null, error: null, figures: null };
 }
 
+/**
+ * The calls that may be answered and handed back. Beside them an answer can have calls that were cut, or that the
+ * server took back for their markup after it had announced them.
+ */
+export function wholeCalls(answer: AnswerNode): ToolCall[] {
+  if (answer.status !== 'complete' || answer.finishReason !== 'tool_calls') return [];
+  return answer.toolCalls.filter((call) => call.name !== '' && asObject(parseJson(call.arguments)) !== null);
+}
+
 /** Going on means to hand back the text so far; thinking that was not over cannot be handed back open. */
 export function canContinue(answer: AnswerNode): boolean {
   const unfinished = answer.status === 'cut' || answer.status === 'stopped' || answer.status === 'failed';
-  const atLimit =
-    answer.status === 'complete' && answer.finishReason === 'length' && answer.finishDetails?.type !== 'loop';
+  const hopeless = ['loop', 'context_full'].includes(answer.finishDetails?.type ?? '');
+  const atLimit = answer.status === 'complete' && answer.finishReason === 'length' && !hopeless;
   return answer.text !== '' && answer.toolCalls.length === 0 && (unfinished || atLimit);
 }

@@ -1,6 +1,7 @@
 // The request for one answer.
 import { asArray, parseJson, type Json } from '../json';
 import type { AnswerNode, ChatNode, Sampling, UserNode } from '../model';
+import { wholeCalls } from './answer';
 
 function userMessage(node: UserNode): Json {
   if (node.images.length === 0) return { role: 'user', content: node.text };
@@ -11,8 +12,7 @@ function userMessage(node: UserNode): Json {
 
 /** Null for an answer that has nothing to hand back. Calls that were cut are left out: they are not calls. */
 function answerMessage(node: AnswerNode): Json | null {
-  const whole = node.status === 'complete' && node.finishReason === 'tool_calls';
-  const calls = whole ? node.toolCalls : [];
+  const calls = wholeCalls(node);
   if (node.text === '' && calls.length === 0) return null;
   const message: Json = { role: 'assistant', content: node.text };
   if (node.thinking !== '') message['reasoning_content'] = node.thinking;

@@ -31,6 +31,17 @@ export function endingOf(node: AnswerNode, strings: Strings): { text: string; ba
       bad: true,
     };
   }
+  // The reason is a word that every client knows; these say what it was.
+  switch (details?.type) {
+    case 'context_full':
+      return { text: ended.contextFull, bad: true };
+    case 'time_limit':
+      return { text: ended.timeLimit, bad: true };
+    case 'shutdown':
+      return { text: ended.shutdown, bad: true };
+    case 'cancelled':
+      return { text: ended.cancelled, bad: true };
+  }
   switch (node.finishReason) {
     case 'stop':
       return null;

@@ -94,23 +94,23 @@ function Numbers({ sampling, set }: { sampling: Sampling; set: SetSampling }): J
 function Choices({ sampling, set }: { sampling: Sampling; set: SetSampling }): JSX.Element {
   const strings = useStrings();
   const defaults = useApp((state) => state.server.props?.defaults ?? {});
-  const unset = (name: string): string => {
-    const value = asString(defaults[name]);
-    return value === null ? strings.serverDefault : `${strings.serverDefault} (${value})`;
+  const unset = (name: string, names: Record<string, string>): string => {
+    const value = asString(defaults[name]) ?? asNumber(defaults[name])?.toString();
+    return value === undefined ? strings.serverDefault : `${strings.serverDefault} (${names[value] ?? value})`;
   };
   return (
     <div class="grid">
       <SelectField
         label={strings.effort}
         value={sampling.effort}
-        unset={unset('reasoning_effort')}
+        unset={unset('reasoning_effort', strings.effortNames)}
         names={strings.effortNames}
         onChange={(effort) => set({ effort })}
       />
       <SelectField
         label={strings.loopGuard}
         value={sampling.loopGuard}
-        unset={unset('loop_guard')}
+        unset={unset('loop_guard', strings.loopGuardNames)}
         names={strings.loopGuardNames}
         onChange={(loopGuard) => set({ loopGuard })}
       />

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { parseJson } from '../json';
 import type { AnswerNode, Conversation, ToolCall, ToolNode } from '../model';
+import { wholeCalls } from '../state/answer';
 import { useParts, useStrings } from './context';
 import { CopyButton } from './copy';
 import { Icon } from './icons';
@@ -39,14 +40,14 @@ export function ToolCalls(props: {
 }): JSX.Element | null {
   const { node } = props;
   if (node.toolCalls.length === 0) return null;
-  const whole = node.status === 'complete' && node.finishReason === 'tool_calls';
-  const state = whole ? 'whole' : node.status === 'streaming' ? 'growing' : 'broken';
+  const whole = wholeCalls(node);
+  const otherwise = node.status === 'streaming' ? 'growing' : 'broken';
   return (
     <div class="tool-calls">
       {node.toolCalls.map((call, index) => (
-        <Call key={index} call={call} state={state} />
+        <Call key={index} call={call} state={whole.includes(call) ? 'whole' : otherwise} />
       ))}
-      {whole && props.last && <ResultForm {...props} />}
+      {whole.length > 0 && props.last && <ResultForm {...props} calls={whole} />}
     </div>
   );
 }
@@ -54,10 +55,12 @@ export function ToolCalls(props: {
 function ResultForm({
   conversation,
   node,
+  calls,
   busy,
 }: {
   conversation: Conversation;
   node: AnswerNode;
+  calls: ToolCall[];
   busy: boolean;
 }): JSX.Element {
   const strings = useStrings();
@@ -65,12 +68,12 @@ function ResultForm({
   const [texts, setTexts] = useState<string[]>([]);
   const submit = (event: Event): void => {
     event.preventDefault();
-    const results = node.toolCalls.map((call, index) => ({ callId: call.id, text: texts[index] ?? '' }));
+    const results = calls.map((call, index) => ({ callId: call.id, text: texts[index] ?? '' }));
     answers.giveResults(conversation, node.id, results);
   };
   return (
     <form class="tool-results" onSubmit={submit}>
-      {node.toolCalls.map((call, index) => (
+      {calls.map((call, index) => (
         <label class="field" key={index}>
           <span>{strings.toolResult(call.name)}</span>
           <textarea
@@ -78,7 +81,7 @@ function ResultForm({
             placeholder={strings.toolResultHint}
             value={texts[index] ?? ''}
             onInput={(event) => {
-              const next = node.toolCalls.map((_, at) => texts[at] ?? '');
+              const next = calls.map((_, at) => texts[at] ?? '');
               next[index] = event.currentTarget.value;
               setTexts(next);
             }}

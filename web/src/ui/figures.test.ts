@@ -69,6 +69,18 @@ describe('endings', () => {
   });
 
   it('tell an answer that was cut from one that never came', () => {
+    const why = (type: string): string | undefined =>
+      endingOf(
+        { ...node, finishReason: 'length', finishDetails: { type, period: null, repeats: null, firstToken: null } },
+        en,
+      )?.text;
+    expect(['max_tokens', 'context_full', 'time_limit', 'shutdown', 'cancelled'].map(why)).toEqual([
+      en.ended.length,
+      en.ended.contextFull,
+      en.ended.timeLimit,
+      en.ended.shutdown,
+      en.ended.cancelled,
+    ]);
     expect(endingOf({ ...node, status: 'cut' }, en)?.text).toBe(en.ended.cut);
     expect(endingOf({ ...node, status: 'cut', text: '' }, en)?.text).toBe(en.ended.cutEmpty);
   });
