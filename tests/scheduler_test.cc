@@ -442,6 +442,42 @@ TEST_F(SchedulerTest, AStepThatFailsOnceHurtsNobody) {
               session_answer(ids(30, 5 * which), 12, {.temperature = 0}));
 }
 
+// Another request has evaluated and kept the same prompt meanwhile.
+TEST_F(SchedulerTest, APromptWhoseStepFailedMayFindMoreThanItHad) {
+  std::atomic<int> failures_left = 0;
+  model_->set_probe([&](const ProbeEvent& event) {
+    if (event.name == "final_norm" && failures_left > 0) {
+      --failures_left;
+      static_cast<float*>(event.data)[0] = std::nanf("");
+    }
+  });
+  auto scheduler = make(options(3));
+  // Its rows fail the step that both are in.
+  auto speaker = submit(*scheduler, request(ids(20, 0), 88));
+  auto reader = std::make_shared<Recorder>(), scorer = std::make_shared<Recorder>();
+  bool has_come = false;
+  scorer->at_prefill = [&](const PrefillProgress& progress) {
+    if (progress.done_tokens < 50 || std::exchange(has_come, true)) return;
+    GenerationRequest made = request(ids(90), 3);
+    made.branch_points = {85};
+    submit(*scheduler, std::move(made), reader);
+  };
+  scorer->at_token = [&](const GeneratedToken&) {
+    failures_left = 1;
+    return true;
+  };
+  GenerationRequest scored = request(ids(90), 1);
+  scored.prompt_logprobs = true;  // nobody waits for such a prompt
+  submit(*scheduler, std::move(scored), scorer);
+  for (const auto& recorder : {speaker, reader, scorer})
+    EXPECT_EQ(recorder->wait().cause, FinishCause::kMaxTokens);
+  EXPECT_EQ(failures_left, 0);
+  scheduler->shutdown(GenerationClock::now());
+  model_->set_probe({});
+  EXPECT_EQ(reader->answer(), session_answer(ids(90), 3, {.temperature = 0}));
+  EXPECT_EQ(speaker->answer(), session_answer(ids(20, 0), 88, {.temperature = 0}));
+}
+
 TEST_F(SchedulerTest, OnlyTheRequestAtFaultFails) {
   // Whoever gets as far as position 80 in the first rows of a step cannot be evaluated.
   model_->set_probe([&](const ProbeEvent& event) {

@@ -243,8 +243,9 @@ void SchedulerCore::failed(Error error) {
     job.prompt_logprobs.clear();
     job.prompt_top.clear();
     if (!job.wants_prompt_logprobs()) reuse(slot, false, nullptr);
-    // The cache may have come further than this request had: none of its stops may lie behind it.
+    // The cache may hold more of it by now than this request had evaluated: all of it, or what lies beyond a stop.
     place_stops(slot);
+    if (job.to_evaluate(slot.position()) == 0) after_prompt(slot);
   }
 }
 

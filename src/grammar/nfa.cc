@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace fathom {
 namespace {
@@ -58,42 +59,37 @@ class Facts {
     for (const int32_t child : it.children) collect(child, copied, refs);
   }
 
-  bool nullable(int32_t id) const {
-    const GbnfNode& it = node(id);
-    const auto child_is = [&](int32_t child) { return nullable(child); };
-    switch (it.kind) {
-      case Kind::kBytes:
-        return it.bytes.empty();
-      case Kind::kRule:
-        return facts_[static_cast<size_t>(it.id)].nullable;
-      case Kind::kSequence:
-        return std::all_of(it.children.begin(), it.children.end(), child_is);
-      case Kind::kChoice:
-        return std::any_of(it.children.begin(), it.children.end(), child_is);
-      case Kind::kRepeat:
-        return it.min == 0 || nullable(it.children[0]);
-      default:
-        return false;
-    }
-  }
-
-  // Each rule is looked at again only when one that it names has become nullable.
+  // From what is empty up: each part and each rule becomes nullable once, so the work is linear.
   void find_nullable() {
-    std::vector<std::vector<int32_t>> users(refs_.size());
+    const size_t count = gbnf_.nodes.size();
+    std::vector<int32_t> parent(count, -1), body_of(count, -1);  // the rule whose body it is
+    std::vector<size_t> missing(count, 1);  // parts that have to be nullable before it is
+    std::vector<std::vector<int32_t>> users(refs_.size());  // parts that name a rule
     std::vector<int32_t> pending;
-    for (size_t rule = 0; rule < refs_.size(); ++rule) {
-      pending.push_back(static_cast<int32_t>(rule));
-      std::vector<int32_t> refs = refs_[rule];
-      std::sort(refs.begin(), refs.end());
-      refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
-      for (const int32_t ref : refs) users[static_cast<size_t>(ref)].push_back(static_cast<int32_t>(rule));
+    for (size_t rule = 0; rule < refs_.size(); ++rule)
+      body_of[static_cast<size_t>(gbnf_.rules[rule].body)] = static_cast<int32_t>(rule);
+    for (size_t id = 0; id < count; ++id) {
+      const GbnfNode& it = gbnf_.nodes[id];
+      for (const int32_t child : it.children) parent[static_cast<size_t>(child)] = static_cast<int32_t>(id);
+      if (it.kind == Kind::kRule) users[static_cast<size_t>(it.id)].push_back(static_cast<int32_t>(id));
+      if (it.kind == Kind::kSequence) missing[id] = it.children.size();
+      if ((it.kind == Kind::kBytes && it.bytes.empty()) || (it.kind == Kind::kRepeat && it.min == 0) ||
+          missing[id] == 0)
+        pending.push_back(static_cast<int32_t>(id));
     }
+    std::vector<char> done(count);
     while (!pending.empty()) {
-      const auto rule = static_cast<size_t>(pending.back());
+      const auto id = static_cast<size_t>(pending.back());
       pending.pop_back();
-      if (facts_[rule].nullable || !nullable(gbnf_.rules[rule].body)) continue;
+      if (std::exchange(done[id], 1)) continue;
+      if (const int32_t above = parent[id]; above >= 0) {
+        size_t& left = missing[static_cast<size_t>(above)];
+        if (left > 0 && --left == 0) pending.push_back(above);
+      }
+      if (body_of[id] < 0) continue;
+      const auto rule = static_cast<size_t>(body_of[id]);
       facts_[rule].nullable = true;
-      for (const int32_t user : users[rule]) pending.push_back(user);
+      pending.insert(pending.end(), users[rule].begin(), users[rule].end());
     }
   }
 

@@ -87,7 +87,7 @@ class WholeChat : public ChatListener {
       choice["logprobs"] = {{"content", std::move(content)}, {"refusal", nullptr}};
     }
     if (request_.prepared->fields.return_token_ids) choice["token_ids"] = answer.ids();
-    if (type_.empty()) type_ = finish_type(answer, end);
+    if (answer.index() == 0) type_ = finish_type(answer, end);
     choices_[answer.index()] = std::move(choice);
   }
 
@@ -107,7 +107,7 @@ class WholeChat : public ChatListener {
 
  private:
   std::map<int, Json> choices_;
-  std::string type_;
+  std::string type_;  // of the first choice
   std::optional<Error> error_;
 };
 

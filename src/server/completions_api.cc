@@ -190,7 +190,7 @@ class WholeCompletion : public CompletionListener {
       item["token_ids"] = answer.ids();
       item["prompt_token_ids"] = request_.prompt_of(answer);
     }
-    if (type_.empty()) type_ = finish_type(answer, end);
+    if (answer.index() == 0) type_ = finish_type(answer, end);
     choices_[answer.index()] = std::move(item);
   }
 
@@ -209,7 +209,7 @@ class WholeCompletion : public CompletionListener {
 
  private:
   std::map<int, Json> choices_;
-  std::string type_;
+  std::string type_;  // of the first choice
   std::optional<Error> error_;
 };
 

@@ -121,8 +121,12 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const std::strin
   std::shared_ptr<const GrammarVocabulary> vocabulary;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [text, grammar] : latest_)
-      if (text == gbnf) return grammar;
+    const auto known =
+        std::find_if(latest_.begin(), latest_.end(), [&](const auto& one) { return one.first == gbnf; });
+    if (known != latest_.end()) {
+      std::rotate(known, known + 1, latest_.end());
+      return latest_.back().second;
+    }
     if (vocabulary_ == nullptr) {
       std::vector<std::string> tokens(static_cast<size_t>(tokenizer_.vocab_size()));
       for (int32_t id = 0; id < tokenizer_.vocab_size(); ++id)

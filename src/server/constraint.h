@@ -2,10 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -17,7 +17,7 @@
 
 namespace fathom {
 
-/// Compiles grammars for one vocabulary and keeps the latest, those that were refused too. Any thread.
+/// Compiles grammars for one vocabulary and keeps those used last, those that were refused too. Any thread.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -27,7 +27,8 @@ class GrammarCompiler {
   const Tokenizer& tokenizer_;
   std::mutex mutex_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;  // made for the first grammar
-  std::vector<std::pair<std::string, Result<std::shared_ptr<const Grammar>>>> latest_;  // oldest first
+  /// Least recently used first.
+  std::vector<std::pair<std::string, Result<std::shared_ptr<const Grammar>>>> latest_;
 };
 
 /// Makes the mask of one answer; null when anything is allowed.
