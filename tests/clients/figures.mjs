@@ -124,9 +124,9 @@ async function latencies() {
   for (let count = 0; count < 20; ++count) {
     const call = open(real, '/v1/completions', { prompt: randomIds(12000), max_tokens: 1, stream: true, cache_prompt: false });
     await call.headers;
-    while (!(await ask(real, '/slots', null, poll)).slots.some((slot) => slot.phase === 'prefill')) await sleep(1);
+    while (!(await ask(real, '/slots', null, poll)).slots.some((slot) => slot.state === 'prefill')) await sleep(1);
     await sleep(20 + Math.random() * 100);
-    const busy = (await ask(real, '/slots', null, poll)).slots.some((slot) => slot.phase === 'prefill');
+    const busy = (await ask(real, '/slots', null, poll)).slots.some((slot) => slot.state === 'prefill');
     const begin = performance.now();
     call.sent.destroy();
     while ((await ask(real, '/slots', null, poll)).slots.some((slot) => slot.is_processing));
