@@ -79,7 +79,7 @@ if [ "$(uname -m)" = x86_64 ]; then
 
   stage "64-bit ARM: cross-compiled without warnings, tests emulated"
   cmake -G Ninja -S . -B build/arm64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DFATHOM_WERROR=ON \
-    -DFATHOM_WEB=OFF >/dev/null
+    -DFATHOM_WEB=OFF -DFATHOM_PCH=ON >/dev/null
   qemu=qemu-aarch64
   if [ "$mode" = quick ]; then
     ninja -C build/arm64 base_test tensor_test cpu_test golden_test fathom
