@@ -19,7 +19,7 @@ stage() {
 started=$(date +%s)
 
 stage "g++: build without warnings, all tests"
-cmake -G Ninja -S . -B build -DFATHOM_WERROR=ON -DFATHOM_BENCH=ON >/dev/null
+cmake -G Ninja -S . -B build -DFATHOM_WERROR=ON -DFATHOM_BENCH=ON -DFATHOM_PCH=ON >/dev/null
 ninja -C build
 # Speed is checked elsewhere: tests have generous time limits and share the cores.
 ctest --test-dir build --output-on-failure -j "$jobs" --timeout 1500
@@ -27,9 +27,9 @@ ctest --test-dir build --output-on-failure -j "$jobs" --timeout 1500
 stage "clang 19: build without warnings, with address and undefined behaviour checks; parsers' fuzz targets"
 cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19 \
   -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON \
-  -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON -DFATHOM_WEB=OFF >/dev/null
-# The quick run builds what faces files and users; programs and pack tools are left to the full one.
-checked="base tensor format model text cpu engine capi damaged_weights c_api"
+  -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON -DFATHOM_WEB=OFF -DFATHOM_PCH=ON >/dev/null
+# The quick run builds what faces files and strangers; programs and pack tools are left to the full one.
+checked="base tensor format model text cpu engine capi grammar server scheduler damaged_weights c_api"
 if [ "$mode" = quick ]; then
   fuzzers=$(cd fuzz && ls fuzz_*.cc | sed 's/\.cc$//')
   # shellcheck disable=SC2046,SC2086
@@ -57,6 +57,15 @@ for fuzzer in build/sanitize/bin/fuzz_*; do
     "build/corpus/$name" $seeds
   echo "$name: $fuzz_seconds s without a finding"
 done
+
+if [ "$mode" = all ]; then
+  stage "g++: the server and its threads with checks for races"
+  cmake -G Ninja -S . -B build/threads -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON -DFATHOM_SANITIZE=thread \
+    -DFATHOM_WEB=OFF -DFATHOM_PCH=ON >/dev/null
+  ninja -C build/threads engine_test scheduler_test server_test fathom
+  # One at a time: what these tests wait for takes ten times as long here.
+  ctest --test-dir build/threads --output-on-failure --timeout 3000 -R '^(engine|scheduler|server|serve)$'
+fi
 
 if [ "$(uname -m)" = x86_64 ]; then
   stage "a CPU without AVX-512, emulated"

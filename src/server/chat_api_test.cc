@@ -522,6 +522,7 @@ TEST(ChatApi, NamesWhatIsWrong) {
   };
   refuse("{", "body");
   refuse("[]", "body");
+  refuse(R"({"messages": [], "temperature": 1e999})", "body");
   refuse(std::string(100000, '['), "body");
   refuse("\"\xff\xfe\"", "body");
   std::string wide = R"({"messages": [{"role": "user", "content": "x"}], "metadata": {)";

@@ -130,6 +130,21 @@ TEST(CompletionsApi, NamesWhatIsWrong) {
   }
 }
 
+TEST(CompletionsApi, RefusesTextsThatCannotFitWithoutEncodingThem) {
+  TestService service(script_of("x" + kEos));
+  const std::string text(size_t{8} << 20, 'a');
+  for (const Json& prompt : {Json(text), Json::array({text})}) {
+    const auto exchange = service.post("/v1/completions", {{"prompt", prompt}});
+    EXPECT_EQ(exchange->status(), 400);
+    EXPECT_EQ(exchange->json()["error"]["code"], "context_length_exceeded");
+    EXPECT_NE(exchange->body().find("at least"), std::string::npos) << exchange->body();
+  }
+  const Json message{{"role", "user"}, {"content", text}};
+  const auto exchange = service.post("/v1/chat/completions", {{"messages", Json::array({message})}});
+  EXPECT_EQ(exchange->json()["error"]["param"], "messages");
+  EXPECT_NE(exchange->body().find("at least"), std::string::npos) << exchange->body();
+}
+
 TEST(TokensApi, TokenizesBothWays) {
   TestService service(script_of("x" + kEos));
   const std::string text = "un'abilità, 안녕 👋 <think>";

@@ -171,6 +171,7 @@ TEST(ResponsesRequest, NamesWhatIsWrong) {
       {"{}", "input: expected a string or an array of items, found nothing"},
       {R"({"input": 5})", "input: expected a string or an array of items, found 5"},
       {item("5"), "input[1]: expected an object, found 5"},
+      {with(R"("tools": [{"type": "custom", "name": "x", "format": {"type": 5}}])"), "tools[0].format.type: "},
       {item("{}"), "input[1].type: expected the type of an item, found nothing"},
       {item(R"({"type": "input_text", "text": "a"})"), "input[1].type: expected message, function_call"},
       {item(R"({"role": "tool", "content": "a"})"),

@@ -52,7 +52,7 @@ test('memory stays flat over thousands of short requests, and each is answered',
     if (stream) assert.ok(text.endsWith('data: [DONE]\n\n'), text);
     else assert.equal(JSON.parse(text).choices[0].message.content, 'Hello to you!');
   };
-  const count = full ? 10000 : 3000;
+  const count = full ? 10000 : 2000;
   await inTurns(16, 1000, one);
   const before = ownBytes(server);
   await inTurns(16, count, one);
@@ -116,12 +116,12 @@ test('eight sessions at once never see each other, and say what they would say a
   const agent = new Agent({ keepAlive: true });
   const canaries = Array.from({ length: 8 }, (_, n) => `canary${'abcdefgh'[n].repeat(3)}${1000 + n * 37}`);
   const complete = async (prompt, more) => JSON.parse(await ask(server, agent, '/v1/completions',
-    { prompt, max_tokens: 40, temperature: 0, ignore_eos: true, return_token_ids: true, ...more })).choices[0];
-  const turns = full ? 6 : 3;
+    { prompt, max_tokens: full ? 40 : 16, temperature: 0, ignore_eos: true, return_token_ids: true, ...more })).choices[0];
+  const turns = full ? 6 : 2;
   const sessions = await Promise.all(canaries.map(async (canary, n) => {
     await sleep(Math.random() * 200);
     const seen = [];
-    let prompt = [...(await server.post('/tokenize', { content: `The word is ${canary}. ${`${canary} and `.repeat(3 + n * 5)}` })).tokens];
+    let prompt = [...(await server.post('/tokenize', { content: `The word is ${canary}. ${`${canary} and `.repeat(3 + n * (full ? 5 : 2))}` })).tokens];
     for (let turn = 0; turn < turns; ++turn) {
       const choice = await complete(prompt);
       seen.push({ prompt, ids: choice.token_ids, text: choice.text });

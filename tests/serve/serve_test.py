@@ -14,20 +14,23 @@ import time
 import unittest
 
 FATHOM = None
+WAIT_S = 600    # generous: sanitizer builds on a busy machine
 
 
 class Server:
-    """A server of its own on a free port; ends with the `with` block."""
+    """A server of its own on a free port; ends, and in good order, with the `with` block."""
 
     def __init__(self, *options, context="1024", parallel="4"):
         self.options = ["--ctx", context, "--parallel", parallel, *options]
 
     def __enter__(self):
+        # A file, not a pipe that nobody empties: a sanitizer's report is long.
+        self.said = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([FATHOM, "serve", "--port", "0", *self.options], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=self.said, text=True)
         line = self.process.stdout.readline()
         if " is served at " not in line:
-            raise RuntimeError(f"the server did not start: {line!r} {self.process.stderr.read()}")
+            raise RuntimeError(f"the server did not start: {line!r} {self.errors()}")
         self.port = int(line.split("http://127.0.0.1:")[1].split()[0])
         return self
 
@@ -35,14 +38,21 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(60)
+            # What a sanitizer found is told by the exit status.
+            status = self.process.wait(WAIT_S)
+            if status != 0:
+                raise RuntimeError(f"the server ended with status {status}: {self.errors()}")
         finally:
             self.process.kill()
             self.process.stdout.close()
-            self.process.stderr.close()
+            self.said.close()
+
+    def errors(self):
+        self.said.seek(0)
+        return self.said.read()
 
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         data = None if body is None else body if isinstance(body, (bytes, str)) else json.dumps(body)
         connection.request(method, path, data, headers or {})
         response = connection.getresponse()
@@ -61,7 +71,7 @@ class Server:
 
     def events(self, path, body):
         """Data of the stream's events, decoded from single bytes; [DONE] is checked and left out."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         connection.request("POST", path, json.dumps({**body, "stream": True}))
         response = connection.getresponse()
         assert response.status == 200, response.read()
@@ -245,7 +255,8 @@ class Serving(unittest.TestCase):
                                .encode())
             time.sleep(0.1)
             connection.close()
-            for _ in range(200):
+            deadline = time.monotonic() + WAIT_S
+            while time.monotonic() < deadline:
                 slots = json.loads(self.server.request("GET", "/slots")[1])["slots"]
                 if not any(slot["is_processing"] for slot in slots):
                     break
@@ -304,7 +315,7 @@ class LifeCycle(unittest.TestCase):
             time.sleep(0.5)
             server.process.send_signal(signal.SIGTERM)
             thread.join()
-            self.assertEqual(server.process.wait(30), 0)
+            self.assertEqual(server.process.wait(WAIT_S), 0)
             details = result["answer"]["choices"][0]["finish_details"]["type"]
             self.assertIn(details, ("shutdown", "max_tokens"))
 

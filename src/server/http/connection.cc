@@ -218,8 +218,25 @@ HttpTask<std::optional<HttpHead>> HttpConnection::read_head() {
   co_return std::nullopt;
 }
 
-HttpTask<bool> HttpConnection::read_body(const HttpHead& head, std::string& body) {
+/// A request and its share of the memory for bodies, which goes back when nobody holds the request any more.
+struct HttpConnection::HeldRequest : HttpRequest {
+  HeldRequest(HttpRequest request, std::shared_ptr<HttpShared> of)
+      : HttpRequest(std::move(request)), shared(std::move(of)) {}
+  ~HeldRequest() { shared->bodies_bytes -= held_bytes; }
+  /// False if so many bytes are more than there is room for.
+  bool hold(size_t bytes) {
+    if (bytes <= held_bytes) return true;
+    const size_t all = shared->bodies_bytes += bytes - held_bytes;
+    held_bytes = bytes;
+    return all <= shared->options.bodies_bytes_max;
+  }
+  std::shared_ptr<HttpShared> shared;
+  size_t held_bytes = 0;
+};
+
+HttpTask<bool> HttpConnection::read_body(const HttpHead& head, HeldRequest& request) {
   const HttpOptions& options = shared_->options;
+  std::string& body = request.body;
   const HttpClock::time_point deadline = HttpClock::now() + options.body_timeout;
   HttpBodyReader reader(head, options.body_bytes_max, options.header_bytes_max);
   while (!closed_) {
@@ -228,6 +245,8 @@ HttpTask<bool> HttpConnection::read_body(const HttpHead& head, std::string& body
     const size_t before = bytes.size();
     reader.take(bytes, body, failure);
     consume(before - bytes.size());
+    if (!failure && !request.hold(std::max<size_t>(body.size(), head.content_length)))
+      failure = HttpFailure{503, "the requests that are held take all the memory there is for them"};
     if (failure) refuse(*failure);
     if (failure || reader.done()) co_return !failure;
     if (input_ended_) break;
@@ -250,7 +269,7 @@ bool HttpConnection::is_preflight(const HttpRequest& request) const {
 }
 
 HttpTask<void> HttpConnection::serve(HttpHead head) {
-  auto request = std::make_shared<HttpRequest>(std::move(head.request));
+  auto request = std::make_shared<HeldRequest>(std::move(head.request), shared_);
   request->peer = peer_;
   is_head_ = head.is_head;
   version_1_0_ = head.version_1_0;
@@ -281,7 +300,7 @@ HttpTask<void> HttpConnection::serve(HttpHead head) {
   }
   if (head.has_body()) {
     if (head.expects_continue && unread().empty()) send("HTTP/1.1 100 Continue\r\n\r\n");
-    const bool whole = co_await read_body(head, request->body);
+    const bool whole = co_await read_body(head, *request);
     if (!whole) co_return;
   }
   call_handler(std::move(request));  // who may let go of the body long before the answer is complete

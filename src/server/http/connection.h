@@ -43,6 +43,7 @@ struct HttpShared {
   std::condition_variable changed;
   bool stop_begun = false;                   // guarded by mutex
   std::atomic<int> connections{0};
+  std::atomic<size_t> bodies_bytes{0};       // of requests that are read or held
 
   const std::string& date_now();
 };
@@ -69,7 +70,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpTask<void> write_loop();
   HttpTask<std::optional<HttpHead>> read_head();
   HttpTask<void> serve(HttpHead head);
-  HttpTask<bool> read_body(const HttpHead& head, std::string& body);
+  struct HeldRequest;
+  HttpTask<bool> read_body(const HttpHead& head, HeldRequest& request);
   HttpTask<void> end();
   /// Until something happens on this connection. False: the deadline came first.
   HttpTask<bool> wait(HttpClock::time_point deadline);

@@ -52,6 +52,34 @@ TEST(HttpLimits, RefusesTooLargeBodies) {
   EXPECT_EQ(server.calls(), 1);
 }
 
+TEST(HttpLimits, BoundsAllBodiesTogether) {
+  HttpOptions options;
+  options.bodies_bytes_max = 2500;
+  TestServer server(options);
+  {
+    // Two that are on their way hold their share by their length alone.
+    TestClient first(server.port()), second(server.port());
+    for (TestClient* client : {&first, &second}) {
+      client->send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n");
+      EXPECT_EQ(client->receive().status, 100);
+      client->send("x");
+    }
+    TestClient third(server.port());
+    TestResponse refused;
+    for (int attempt = 0; attempt < 1000 && refused.status != 503; ++attempt)
+      refused = TestClient(server.port()).ask(test_post("/", std::string(1000, 'x')));
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(third.ask(test_post("/", "x")).status, 200);
+  }
+  // And give it back when they leave, and when an answer is complete.
+  int status = 0;
+  for (int attempt = 0; attempt < 1000 && status != 200; ++attempt)
+    status = TestClient(server.port()).ask(test_post("/", std::string(2000, 'x'))).status;
+  EXPECT_EQ(status, 200);
+  for (int request = 0; request < 10; ++request)
+    EXPECT_EQ(TestClient(server.port()).ask(test_post("/", std::string(2000, 'x'))).status, 200);
+}
+
 /// Sends a byte now and then until an answer comes.
 TestResponse send_slowly(TestClient& client, std::string_view bytes) {
   const auto deadline = std::chrono::steady_clock::now() + kTestPatience;

@@ -15,7 +15,7 @@ namespace fathom {
 
 /// Why a request is refused.
 struct HttpFailure {
-  int status = 0;  // 400, 413, 417, 431, 501 or 505
+  int status = 0;  // 400, 413, 417, 431, 501, 503 or 505
   std::string message;
 };
 

@@ -68,6 +68,7 @@ struct HttpOptions {
   std::vector<std::string> cors_origins;           // allowed origins, "*" for all; empty: no CORS headers at all
   size_t header_bytes_max = 64 << 10;
   size_t body_bytes_max = size_t{64} << 20;
+  size_t bodies_bytes_max = size_t{1} << 30;       // of all requests that are read or held at a time; beyond: 503
   size_t pending_bytes_max = size_t{16} << 20;     // of one stream whose client does not read
   int connections_max = 10000;  // beyond, the longest idle one is closed, or 503 said to the new one
   std::chrono::milliseconds header_timeout{10000};  // first byte of a request -> end of its headers
