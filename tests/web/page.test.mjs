@@ -204,7 +204,7 @@ test('says how an answer ended', () => {
       assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
       await endsWith('loop', 'complete', /repeats itself; the guard only observes\. \(\d+ tokens, \d+ times\)/);
       await endsWith('fail', 'failed', /out of memory/);
-      await endsWith(numbers, 'failed', /prompt: \d+ tokens, the context holds 400/);
+      await endsWith(numbers, 'failed', /\d+ tokens, the context holds 400/);
 
       await page.keyboard.press('Alt+n');
       await page.keyboard.press('Alt+s');

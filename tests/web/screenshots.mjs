@@ -1,12 +1,10 @@
-// Takes the pictures of docs/web.md. usage: FATHOM_WEB_BUILD=FOLDER node screenshots.mjs FOLDER_FOR_PICTURES
+// Takes the pictures of docs/web.md.
+// usage: FATHOM_WEB_BUILD=FOLDER FATHOM_BINARY=PROGRAM node screenshots.mjs FOLDER_FOR_PICTURES
 import { join } from 'node:path';
-import { closeBrowser, ended, say, withPage, words } from './harness.mjs';
+import { closeBrowser, ended, say, withPage } from './harness.mjs';
+import { answer, calls } from './server.mjs';
 
 const folder = process.argv[2];
-const figures = {
-  usage: { prompt_tokens: 3180, completion_tokens: 412, prompt_tokens_details: { cached_tokens: 2944 } },
-  timings: { prefill_tokens_per_second: 1455.1, decode_tokens_per_second: 37.03 },
-};
 const text = `A fjord forms in three steps:
 
 1. **Ice cuts.** A glacier deepens a river valley, often far below the level of the sea.
@@ -29,24 +27,14 @@ def pressure_bar(depth_m, density=1028, g=9.81):
 print(f"{pressure_bar(1303):.0f} bar")   # 131 bar
 \`\`\`
 `;
-const pieces = text
-  .match(/[^ ]* ?/g)
-  .filter(Boolean)
-  .map((piece) => ({ text: piece }));
+// A prompt is read as fast, and an answer written as fast, as a machine with much memory does it.
+const pace = { prefill_ms: 40, token_ms: 27 };
 const talk = {
-  models: ['DeepSeek-V4.1-Flash'],
-  answers: [
-    {
-      steps: [
-        ...words(
-          'Glacier, sill, flooding; then the profile of Sognefjorden, and the pressure at its bottom.',
-        ).map(({ text: thinking }) => ({ thinking })),
-        ...pieces,
-      ],
-      step_ms: 40,
-      ...figures,
-    },
-  ],
+  match: 'How does a fjord form',
+  ...answer(text, {
+    thinking: 'Glacier, sill, flooding; then the profile of Sognefjorden, and the pressure at its bottom.',
+    ...pace,
+  }),
 };
 
 async function picture(page, name) {
@@ -68,10 +56,10 @@ const titles = [
   'Compare B-trees and LSM trees',
 ];
 const window = { viewport: { width: 1180, height: 860 } };
-const quick = { steps: words('Certainly.'), ...figures };
+const quick = answer('Certainly.', { uses: -1, ...pace });
 for (const colorScheme of ['light', 'dark']) {
   await withPage(
-    { ...talk, answers: [quick, quick, quick, ...talk.answers] },
+    { answers: [talk, quick] },
     async ({ page }) => {
       await older(page, titles);
       await say(page, 'How does a fjord form, and why is it deepest inland?');
@@ -85,21 +73,17 @@ for (const colorScheme of ['light', 'dark']) {
 await withPage(
   {
     answers: [
-      {
-        steps: [
-          ...words(
+      answer(
+        `I look up both places in the chart.${calls(
+          ['sounding', { place: 'Vadheim', unit: 'm' }],
+          ['sounding', { place: 'Sognesjøen', unit: 'm' }],
+        )}`,
+        {
+          thinking:
             'The user wants two depths. The chart service has soundings: ask it for Vadheim and for the mouth, then compare.',
-          ).map(({ text: thinking }) => ({ thinking })),
-          ...words('I look up both places in the chart.'),
-          { tool: { index: 0, id: 'call_1', name: 'sounding', arguments: '{"place": "Vadheim", "unit": "m"}' } },
-          {
-            tool: { index: 1, id: 'call_2', name: 'sounding', arguments: '{"place": "Sognesjøen", "unit": "m"}' },
-          },
-        ],
-        step_ms: 60,
-        finish: 'tool_calls',
-        ...figures,
-      },
+          ...pace,
+        },
+      ),
     ],
   },
   async ({ page }) => {
@@ -113,7 +97,7 @@ await withPage(
 );
 
 await withPage(
-  talk,
+  { answers: [talk] },
   async ({ page }) => {
     await page.locator('#composer').fill('How does a fjord form, and why is it deepest inland?');
     await page.locator('#send').tap();

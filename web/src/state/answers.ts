@@ -12,6 +12,12 @@ import { newId, pathTo, withAnswer, withNode } from './tree';
 /** After a cancel the server ends the stream itself, with exact figures; the page waits no longer than this. */
 const stopPatienceMs = 5000;
 
+/** Frames may be seconds apart, in a hidden tab or on a busy machine: times are those of arrival. */
+interface Arrived {
+  event: StreamEvent;
+  at: number; // performance.now()
+}
+
 export class Answers {
   private readonly aborts = new Map<string, AbortController>();
   private waitingForKey: { conversationId: string; answerId: string } | null = null;
@@ -96,10 +102,10 @@ export class Answers {
     const abort = new AbortController();
     this.aborts.set(conversationId, abort);
     this.app.setLive(conversationId, newLive(answerId));
-    const stream = eachFrame<StreamEvent>((events) => this.take(conversationId, events));
+    const stream = eachFrame<Arrived>((events) => this.take(conversationId, events));
     let refusal: string | null = null;
     try {
-      await this.app.client.chat(body, abort.signal, stream.add);
+      await this.app.client.chat(body, abort.signal, (event) => stream.add({ event, at: performance.now() }));
     } catch (error) {
       refusal = this.explain(error, conversationId, answerId);
     }
@@ -118,20 +124,19 @@ export class Answers {
     return error.message;
   }
 
-  private take(conversationId: string, events: StreamEvent[]): void {
+  private take(conversationId: string, events: Arrived[]): void {
     let live = this.app.state.live[conversationId];
     if (live === undefined) return;
-    const now = performance.now();
-    const steps: [StreamEvent, number | null][] = [];
-    for (const event of events) {
-      live = advance(live, event, now);
-      steps.push([event, live.thinkingSince]);
+    const steps: [Arrived, number | null][] = [];
+    for (const arrived of events) {
+      live = advance(live, arrived.event, arrived.at);
+      steps.push([arrived, live.thinkingSince]);
     }
     const { answerId } = live;
     this.app.setLive(conversationId, live);
     this.library.update(conversationId, (item) =>
       withAnswer(item, answerId, (answer) =>
-        steps.reduce((grown, [event, since]) => applyEvent(grown, event, since, now), answer),
+        steps.reduce((grown, [{ event, at }, since]) => applyEvent(grown, event, since, at), answer),
       ),
     );
   }

@@ -29,7 +29,7 @@ describe('figures', () => {
     });
     const writing = { ...live, firstTokenAt: 1000, pieces: 50 };
     expect(liveFigures(writing, null, 3000)).toEqual({
-      prefill: null,
+      prefill: '≈ 2,000',
       decode: '≈ 25.0',
       cached: null,
       usedTokens: 5050,
