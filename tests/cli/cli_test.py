@@ -461,7 +461,9 @@ class Terminal:
         """types a line when the prompt is there, -> what is shown until the next prompt"""
         self.type(text + "\r")
         self.expect(r"\n")
-        return self.expect(r"(?:^|[\r\n])(?:\x1b\[K)?> ")[0]
+        shown = self.expect(r"(?:^|[\r\n])(?:\x1b\[K)?> ")[0]
+        # On a slow machine a progress line comes and is taken back.
+        return re.sub(r"^(?:\r[^\r\n]*\x1b\[K)+", "", shown)
 
     def end(self):
         while True:
