@@ -94,6 +94,7 @@ struct DiskCache::Impl {
   DiskCacheStatistics statistics;
   std::map<uint64_t, std::shared_ptr<const std::vector<int32_t>>> protected_prompts;
   std::deque<SavedState> queue;  // the first is being written while is_writing
+  std::vector<std::byte> spare;  // memory of the last state written
   uint64_t submitted = 0, completed = 0;
   std::set<DiskCacheKey> used;   // whose uses are not in their files yet
   uint64_t next_protection = 0;
@@ -243,6 +244,7 @@ void DiskCache::Impl::run_writer() {
       lock.lock();
       is_writing = false;
       statistics.queued_bytes -= static_cast<int64_t>(queue.front().bytes());
+      spare = std::move(queue.front().state);
       queue.pop_front();
       ++completed;
     }
@@ -439,6 +441,17 @@ Result<SavedState> DiskCache::load(const DiskCacheMatch& match, std::span<const 
 
 void DiskCache::drop(const DiskCacheKey& key, std::string_view reason) {
   impl_->reject(key, Error::bad_pack("{}: {}", impl_->path_of(key), reason));
+}
+
+bool DiskCache::has_room(int64_t state_bytes) const {
+  const std::lock_guard lock(impl_->mutex);
+  return state_bytes <= impl_->options.bytes_max &&
+         (impl_->queue.empty() || impl_->statistics.queued_bytes + state_bytes <= impl_->options.queue_bytes_max);
+}
+
+std::vector<std::byte> DiskCache::spare_memory() {
+  const std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->spare, {});
 }
 
 DiskCachePut DiskCache::put(SavedState&& saved) {

@@ -86,6 +86,10 @@ class DiskCache {
   /// Deletes an entry that loaded and then could not be used; `reason` goes to the log.
   void drop(const DiskCacheKey& key, std::string_view reason);
 
+  /// Whether put() would find room in the queue now for so many bytes of state: making them costs time.
+  bool has_room(int64_t state_bytes) const;
+  /// Memory of a state that was written, for the next one (SequenceState::serialise()); maybe empty.
+  std::vector<std::byte> spare_memory();
   /// Hands over a state to be written behind the caller's back. Never waits.
   DiskCachePut put(SavedState&& saved);
 

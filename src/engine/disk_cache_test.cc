@@ -477,6 +477,7 @@ TEST_F(DiskCacheFolder, AFullQueueTakesNothingAndNeverWaits) {
   }
   EXPECT_EQ(cache_->put(state_of(run_of(2, 20), true)), DiskCachePut::kQueued);
   EXPECT_EQ(cache_->put(state_of(run_of(2, 20), true)), DiskCachePut::kPresent);
+  EXPECT_FALSE(cache_->has_room(static_cast<int64_t>(state_of(run_of(3, 20), true).bytes())));
   EXPECT_EQ(cache_->put(state_of(run_of(3, 20), true)), DiskCachePut::kQueueFull);
   EXPECT_EQ(cache_->statistics().queued_entries, 2);
   EXPECT_EQ(cache_->statistics().queued_bytes, 2 * one);

@@ -94,10 +94,11 @@ std::optional<DiskCachePut> SchedulerCore::keep_on_disk(Slot& slot, std::span<co
   const std::span<const int32_t> tokens = all.first(static_cast<size_t>(slot.position()));
   const std::optional<DiskCacheMatch> there = disk_->find(tokens);
   if (there && slot.position() - there->reused_tokens < spared_min) return std::nullopt;
+  if (!disk_->has_room(slot.state->serialised_bytes())) return DiskCachePut::kQueueFull;
   SavedState saved{.tokens = {tokens.begin(), tokens.end()},
                    .logits = {logits.begin(), logits.end()},
                    .state = {}};
-  Result<std::vector<std::byte>> bytes = slot.state->serialise();
+  Result<std::vector<std::byte>> bytes = slot.state->serialise(disk_->spare_memory());
   if (!bytes.ok()) return std::nullopt;
   saved.state = std::move(bytes).value();
   return disk_->put(std::move(saved));

@@ -306,12 +306,17 @@ int64_t payload_bytes(const StateShape& shape, int64_t position) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> SequenceState::serialise() const {
+int64_t SequenceState::serialised_bytes() const {
+  return static_cast<int64_t>(sizeof(StateHeader)) + payload_bytes(shape_, position_);
+}
+
+Result<std::vector<std::byte>> SequenceState::serialise(std::vector<std::byte> room) const {
   if (decoder_pending())
     return Error::state("cannot save at position {}: the prompt is not evaluated to its end", position_);
   StateHeader header = header_of(shape_, position_);
   header.payload_bytes = payload_bytes(shape_, position_);
-  std::vector<std::byte> bytes(sizeof header + static_cast<size_t>(header.payload_bytes));
+  std::vector<std::byte> bytes = std::move(room);
+  bytes.resize(static_cast<size_t>(serialised_bytes()));
   std::byte* out = bytes.data();
   const auto put = [&](const void* from, int64_t count) {
     if (count > 0) std::memcpy(out, from, static_cast<size_t>(count));

@@ -67,8 +67,10 @@ class SequenceState {
   Result<void> rewind(int64_t position);
   void reset();
 
-  /// The state as bytes, independent of capacity. Format: docs/formats/saved_state.md.
-  Result<std::vector<std::byte>> serialise() const;
+  /// The state as bytes, independent of capacity. Format: docs/formats/saved_state.md. They go into the memory of
+  /// `room`, if that is large enough: touching a hundred megabytes for the first time costs more than copying them.
+  Result<std::vector<std::byte>> serialise(std::vector<std::byte> room = {}) const;
+  int64_t serialised_bytes() const;
   /// Replaces this state. On error nothing has changed. ErrorCode::kContextFull if it does not fit.
   Result<void> restore(std::span<const std::byte> bytes);
 
