@@ -40,14 +40,12 @@ function launched() {
  * hold. `host` and `props` (members that replace the server's) are not for Playwright.
  */
 export async function withPage(scenario, test, { host = '127.0.0.1', props = null, ...options } = {}) {
-  const [server, context] = await Promise.all([
-    Server.start(scenario),
-    launched().then((running) =>
-      running.newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options }),
-    ),
-  ]);
+  const browsing = { locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options };
+  const context = await (await launched()).newContext(browsing);
   const complaints = [];
+  let server = null;
   try {
+    server = await Server.start(scenario);
     const page = await context.newPage();
     page.setDefaultTimeout(patience.timeout);
     const chats = [];
@@ -74,8 +72,9 @@ export async function withPage(scenario, test, { host = '127.0.0.1', props = nul
     await test({ page, server, chats, context });
     assert.deepEqual(complaints, []);
   } finally {
+    // Also if the browser is gone.
+    await server?.stop();
     await context.close();
-    await server.stop();
   }
 }
 

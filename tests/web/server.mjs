@@ -41,6 +41,11 @@ export class Server {
     this.process = spawn(process.env.FATHOM_BINARY, [...line, ...options].map(String), {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
+    // A test run that is ended leaves no servers behind.
+    const child = this.process;
+    const kill = () => child.kill('SIGKILL');
+    process.on('exit', kill);
+    child.once('exit', () => process.off('exit', kill));
     let said = '';
     this.process.stderr.on('data', (data) => (said += data));
     this.ended = new Promise((resolve) => this.process.once('exit', resolve));
