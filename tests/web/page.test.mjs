@@ -44,8 +44,8 @@ test('shows what the server does before text comes: the queue, the prompt; and t
       slots: 2,
       answers: [
         { ...long, match: 'crowd' },
-        { ...long, match: 'Read this', prefill_ms: 12000 },
         { ...long, match: 'And this' },
+        { ...long, match: 'Read this', prefill_ms: 12000 },
       ],
     },
     async ({ page, server, chats }) => {

@@ -9,7 +9,7 @@ import './styles/page.css';
 const app = new App(document.baseURI);
 const library = new Library(app);
 const watch = new ServerWatch(app);
-const answers = new Answers(app, library, () => {
+const answers = new Answers(app, library, watch.look, () => {
   app.setServer({ reachable: null });
   watch.look();
 });

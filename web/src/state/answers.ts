@@ -25,6 +25,7 @@ export class Answers {
   constructor(
     private readonly app: App,
     private readonly library: Library,
+    private readonly onBegin: () => void,
     private readonly onTrouble: () => void,
   ) {}
 
@@ -102,6 +103,7 @@ export class Answers {
     const abort = new AbortController();
     this.aborts.set(conversationId, abort);
     this.app.setLive(conversationId, newLive(answerId));
+    this.onBegin();
     const stream = eachFrame<Arrived>((events) => this.take(conversationId, events));
     let refusal: string | null = null;
     try {
