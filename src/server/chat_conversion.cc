@@ -59,9 +59,9 @@ void append_assistant(Json& messages, Json message) {
 
 Json members_beside(const Json& request, std::initializer_list<const char*> names) {
   Json rest = Json::object();
-  for (const auto& [name, value] : request.items()) {
-    const auto is_it = [&name = name](const char* other) { return name == other; };
-    if (std::none_of(names.begin(), names.end(), is_it)) rest[name] = value;
+  for (const auto& member : request.items()) {
+    const auto is_it = [&member](const char* other) { return member.key() == other; };
+    if (std::none_of(names.begin(), names.end(), is_it)) rest[member.key()] = member.value();
   }
   return rest;
 }

@@ -150,7 +150,7 @@ TEST(MessagesApi, GivesAWholeMessage) {
   EXPECT_GT(message["usage"]["output_tokens"], 2);
   EXPECT_EQ(message["timings"]["decode_tokens"], message["usage"]["output_tokens"]);
   EXPECT_EQ(exchange->header("X-Fathom-Finish"), "stop");
-  EXPECT_EQ(exchange->header("request-id"), message["id"]);
+  EXPECT_EQ(Json(exchange->header("request-id")), message["id"]);
 }
 
 TEST(MessagesApi, StreamsThinkingTextAndCallsAsBlocks) {

@@ -379,7 +379,7 @@ TEST(ResponsesApi, TakesAndGivesTokenIds) {
   EXPECT_EQ(part["text"], "Hello there, you.");
   std::string spelled;
   for (const Json& logprob : part["logprobs"]) spelled += logprob["token"].get<std::string>();
-  EXPECT_EQ(spelled, part["text"]);
+  EXPECT_EQ(Json(spelled), part["text"]);
   const StreamReader streamed = stream(service, body);
   EXPECT_EQ(streamed.output()[1]["content"], whole["output"][1]["content"]);
   // The token that ends the answer comes with no piece of it.
