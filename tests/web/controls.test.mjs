@@ -281,15 +281,20 @@ test('is dark when the system is, and when told', () =>
     ok,
     async ({ page }) => {
       const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      // The style follows the choice a frame or more later.
+      const becomes = (colour) =>
+        page.waitForFunction((wanted) => getComputedStyle(document.body).backgroundColor === wanted, colour);
       const dark = await paper();
       await page.emulateMedia({ colorScheme: 'light' });
-      const light = await paper();
-      assert.notEqual(light, dark);
+      await page.waitForFunction(
+        (unwanted) => getComputedStyle(document.body).backgroundColor !== unwanted,
+        dark,
+      );
       await page.keyboard.press('Alt+s');
       await page.getByLabel('Theme').selectOption('dark');
-      assert.equal(await paper(), dark);
+      await becomes(dark);
       await page.reload();
-      assert.equal(await paper(), dark);
+      await becomes(dark);
     },
     { colorScheme: 'dark' },
   ));
