@@ -282,19 +282,18 @@ test('is dark when the system is, and when told', () =>
     async ({ page }) => {
       const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
       // The style follows the choice a frame or more later.
-      const becomes = (colour) =>
-        page.waitForFunction((wanted) => getComputedStyle(document.body).backgroundColor === wanted, colour);
+      const becomes = async (is) => {
+        for (let attempt = 0; attempt < 500 && !is(await paper()); ++attempt) await page.waitForTimeout(20);
+        assert.ok(is(await paper()), await paper());
+      };
       const dark = await paper();
       await page.emulateMedia({ colorScheme: 'light' });
-      await page.waitForFunction(
-        (unwanted) => getComputedStyle(document.body).backgroundColor !== unwanted,
-        dark,
-      );
+      await becomes((colour) => colour !== dark);
       await page.keyboard.press('Alt+s');
       await page.getByLabel('Theme').selectOption('dark');
-      await becomes(dark);
+      await becomes((colour) => colour === dark);
       await page.reload();
-      await becomes(dark);
+      await becomes((colour) => colour === dark);
     },
     { colorScheme: 'dark' },
   ));
