@@ -2,7 +2,6 @@
 // docs/scheduler.md, "The cache".
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,11 +11,6 @@
 #include "model/sequence_state.h"
 
 namespace fathom {
-
-inline int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t shorter = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(shorter), b.begin()).first - a.begin();
-}
 
 /// A node owns the compressed rows and index keys of its tokens; a snapshot at its end holds rings, open groups
 /// and perhaps logits. Rows are kept as long as a snapshot needs them. One thread at a time uses a PrefixCache.

@@ -6,6 +6,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "engine/prompt_tokens.h"
 #include "engine/scheduler_core.h"
 
 namespace fathom {
@@ -42,16 +43,7 @@ struct Scheduler::Impl {
 // ---- Requests ----
 
 Result<void> Scheduler::Impl::check_prompt(const GenerationRequest& request) const {
-  const ModelConfig& config = model.config();
-  if (request.prompt.empty()) return Error::invalid("the prompt is empty: expected at least one token");
-  for (size_t position = 0; position < request.prompt.size(); ++position) {
-    const int32_t id = request.prompt[position];
-    if (id < 0 || id >= config.vocab_size)
-      return Error::invalid("token {} at position {}: expected 0 to {}", id, position, config.vocab_size - 1);
-    if (id == config.image_token_id)
-      return Error::unsupported(
-          "token {} at position {} stands for a piece of an image, which cannot be given", id, position);
-  }
+  FATHOM_TRY(check_prompt_tokens(request.prompt, model.config()));
   const auto count = static_cast<int64_t>(request.prompt.size());
   if (count > options.context_tokens)
     return Error::context_full("the prompt has {} tokens, the context holds {}", count, options.context_tokens);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/prompt_tokens.h"
+
 namespace fathom {
 namespace {
 

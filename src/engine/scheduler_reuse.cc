@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "engine/prompt_tokens.h"
 #include "engine/scheduler_core.h"
 
 namespace fathom {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "engine/prompt_tokens.h"
 #include "engine/sampler.h"
 
 namespace fathom {
@@ -11,11 +12,6 @@ namespace {
 
 // Shorter additions are cheaper to evaluate again than to copy the state for.
 constexpr int64_t kCheckpointTokensMin = 16;
-
-int64_t count_common(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t shorter = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(shorter), b.begin()).first - a.begin();
-}
 
 Result<void> tell(const ProgressFn& progress, std::string_view stage, int64_t done, size_t total) {
   if (!progress) return {};
@@ -42,20 +38,10 @@ Session::Session(Model& model, std::unique_ptr<SequenceState> state, const Sessi
       logits_(static_cast<size_t>(model.config().vocab_size)) {}
 
 Result<void> Session::check_tokens(std::span<const int32_t> tokens) const {
-  if (tokens.empty()) return Error::invalid("the prompt is empty: expected at least one token");
   if (static_cast<int64_t>(tokens.size()) > context_tokens())
     return Error::context_full("the prompt has {} tokens, the context holds {}", tokens.size(),
                                context_tokens());
-  const ModelConfig& config = model_.config();
-  for (size_t position = 0; position < tokens.size(); ++position) {
-    const int32_t id = tokens[position];
-    if (id < 0 || id >= config.vocab_size)
-      return Error::invalid("token {} at position {}: expected 0 to {}", id, position, config.vocab_size - 1);
-    if (id == config.image_token_id)
-      return Error::unsupported(
-          "token {} at position {} stands for a piece of an image, which cannot be given", id, position);
-  }
-  return {};
+  return check_prompt_tokens(tokens, model_.config());
 }
 
 Result<void> Session::check_next(int32_t token) const {

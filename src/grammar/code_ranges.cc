@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace fathom {
 namespace {
 
@@ -10,7 +12,7 @@ constexpr char32_t kLastSurrogate = 0xDFFF;
 
 int encode(char32_t code, uint8_t (&bytes)[4]) {
   std::string text;
-  append_code(code, text);
+  append_utf8(code, text);
   std::copy(text.begin(), text.end(), bytes);
   return static_cast<int>(text.size());
 }
@@ -100,48 +102,12 @@ std::vector<ByteSequence> utf8_sequences(const CodeRanges& ranges) {
   return sequences;
 }
 
-void append_code(char32_t code, std::string& out) {
-  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3F)); };
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | code >> 6);
-    tail(0);
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | code >> 12);
-    tail(6);
-    tail(0);
-  } else {
-    out += static_cast<char>(0xF0 | code >> 18);
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
-
 char32_t take_code(std::string_view text, size_t& position) {
-  constexpr char32_t kNone = kLastCode + 1;
-  if (position >= text.size()) return kNone;
-  const auto lead = static_cast<uint8_t>(text[position]);
-  if (lead < 0x80) {
-    ++position;
-    return lead;
-  }
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || position + length > text.size()) return kNone;
-  char32_t code = lead & (0x7Fu >> length);
-  for (size_t k = 1; k < length; ++k) {
-    const auto byte = static_cast<uint8_t>(text[position + k]);
-    if ((byte & 0xC0) != 0x80) return kNone;
-    code = code << 6 | (byte & 0x3Fu);
-  }
-  // Encoded again, overlong forms come out shorter.
-  std::string spelled;
-  append_code(code, spelled);
-  if (spelled.size() != length || code > kLastCode || (code >= kFirstSurrogate && code <= kLastSurrogate))
-    return kNone;
-  position += length;
-  return code;
+  if (position >= text.size()) return kLastCode + 1;
+  const Utf8Char found = decode_utf8(text, position);
+  if (found.status != Utf8Status::kValid) return kLastCode + 1;
+  position += found.length_bytes;
+  return found.code;
 }
 
 }  // namespace fathom

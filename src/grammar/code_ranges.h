@@ -38,7 +38,6 @@ struct ByteSequence {
 /// Sequences that together spell exactly the code points of normal `ranges`; no text has two spellings.
 std::vector<ByteSequence> utf8_sequences(const CodeRanges& ranges);
 
-void append_code(char32_t code, std::string& out);
 /// The code point at `position`, which moves behind it; kLastCode + 1, and no move, where there is no valid
 /// UTF-8.
 char32_t take_code(std::string_view text, size_t& position);

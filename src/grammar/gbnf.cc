@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "grammar/grammar.h"
+#include "text/utf8.h"
 
 namespace fathom {
 namespace {
@@ -268,7 +269,7 @@ class Parser {
       if (at_ >= text_.size()) return fail_at(opened, "this literal has no closing '\"'");
       if (take("\\")) {
         FATHOM_ASSIGN(const char32_t code, parse_escape());
-        append_code(code, node.bytes);
+        append_utf8(code, node.bytes);
       } else {
         node.bytes += text_[at_++];  // bytes that are no UTF-8 stay what they are
       }

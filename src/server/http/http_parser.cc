@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "text/utf8.h"
+
 namespace fathom {
 namespace {
 
@@ -55,24 +57,6 @@ bool split_field(std::string_view line, std::string_view& name, std::string_view
   value = trim(line.substr(colon + 1));
   return is_http_token(name) &&
          std::none_of(value.begin(), value.end(), [](char c) { return c != '\t' && is_control(c); });
-}
-
-/// Length of the UTF-8 character that begins `text`; 0 if it is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-  const auto tail = [&](size_t at) { return (byte(at) & 0xC0) == 0x80; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first < 0xE0) return tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first < 0xF0) {
-    if (!tail(1) || !tail(2) || (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0)) return 0;
-    return 3;
-  }
-  if (first >= 0xF0 && first < 0xF5) {
-    if (!tail(1) || !tail(2) || !tail(3)) return 0;
-    return (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90) ? 0 : 4;
-  }
-  return 0;
 }
 
 bool has_dot_segment(std::string_view path) {
@@ -231,12 +215,7 @@ std::optional<std::string> decode_http_path(std::string_view path) {
     if (is_control(c) || c == '\\') return std::nullopt;
     decoded.push_back(c);
   }
-  for (std::string_view rest = decoded; !rest.empty();) {
-    const size_t length = utf8_length(rest);
-    if (length == 0) return std::nullopt;
-    rest.remove_prefix(length);
-  }
-  if (has_dot_segment(decoded)) return std::nullopt;
+  if (!is_valid_utf8(decoded) || has_dot_segment(decoded)) return std::nullopt;
   return decoded;
 }
 
