@@ -92,8 +92,9 @@ HttpResponse ApiError::response(ApiFamily family) const {
   return response;
 }
 
-HttpResponse json_response(int status, const Json& body) {
-  return {.status = status, .headers = {{"Content-Type", "application/json"}}, .body = json_line(body)};
+HttpResponse json_response(int status, const Json& body, HttpHeaders more) {
+  more.emplace_back("Content-Type", "application/json");
+  return {.status = status, .headers = std::move(more), .body = json_line(body)};
 }
 
 }  // namespace fathom

@@ -30,6 +30,7 @@ struct ApiError {
   HttpResponse response(ApiFamily family) const;
 };
 
-HttpResponse json_response(int status, const Json& body);
+/// `more`: headers beside the content's type.
+HttpResponse json_response(int status, const Json& body, HttpHeaders more = {});
 
 }  // namespace fathom

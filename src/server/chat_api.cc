@@ -1,10 +1,7 @@
 // POST /v1/chat/completions.
-#include <algorithm>
-#include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
+#include <utility>
 
 #include "server/openai_parts.h"
 #include "server/submit.h"
@@ -71,7 +68,6 @@ class WholeChat : public ChatListener {
 
  protected:
   void answer_ended(const Answer& answer, const AnswerEnd& end) override {
-    if (end.cause == FinishCause::kError) error_ = end.error;
     Json choice = choice_end(answer, end);
     std::vector<std::string> ids;
     for (const ParsedCall& call : answer.turn().calls) {
@@ -87,42 +83,26 @@ class WholeChat : public ChatListener {
       choice["logprobs"] = {{"content", std::move(content)}, {"refusal", nullptr}};
     }
     if (request_.prepared->fields.return_token_ids) choice["token_ids"] = answer.ids();
-    if (answer.index() == 0) type_ = finish_type(answer, end);
-    choices_[answer.index()] = std::move(choice);
+    choices_.put(answer, end, std::move(choice));
   }
 
   void all_ended() override {
-    if (error_) return request_.exchange->respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
     Json body = request_.header("chat.completion");
-    body["choices"] = Json::array();
-    for (auto& [index, choice] : choices_) body["choices"].push_back(std::move(choice));
-    body["usage"] = openai_usage(usage_);
-    body["timings"] = timings(usage_);
     if (request_.prepared->fields.return_token_ids) body["prompt_token_ids"] = request_.prepared->prompt;
-    HttpResponse response = json_response(200, body);
-    for (auto& header : response_headers(*request_.prepared)) response.headers.push_back(std::move(header));
-    response.headers.emplace_back("X-Fathom-Finish", type_);
-    request_.exchange->respond(std::move(response));
+    choices_.respond(*request_.exchange, std::move(body), usage_, response_headers(*request_.prepared));
   }
 
  private:
-  std::map<int, Json> choices_;
-  std::string type_;  // of the first choice
-  std::optional<Error> error_;
+  WholeChoices choices_;
 };
 
 /// Server-sent events as the answer grows.
 class StreamedChat : public ChatListener {
  public:
   StreamedChat(ChatRequest request, std::shared_ptr<EventStream> stream)
-      : ChatListener(std::move(request)), stream_(std::move(stream)) {}
+      : ChatListener(std::move(request)), stream_(std::move(stream), request_.prepared->fields.include_usage) {}
 
-  void on_prefill(const Answer&, const PrefillProgress& progress) override {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_progress_ < std::chrono::milliseconds(500)) return;
-    last_progress_ = now;
-    stream_->comment(fmt::format("prefill {}/{}", progress.done_tokens, progress.total_tokens));
-  }
+  void on_prefill(const Answer&, const PrefillProgress& progress) override { stream_.tell_prefill(progress); }
 
   void on_delta(const Answer& answer, std::span<const ChatEvent> events, const AnswerToken* token) override {
     const GenerationFields& fields = request_.prepared->fields;
@@ -141,8 +121,7 @@ class StreamedChat : public ChatListener {
   void answer_ended(const Answer& answer, const AnswerEnd& end) override {
     if (end.cause == FinishCause::kError) {
       failed_ = true;
-      stream_->send(ApiError::from(end.error).body(ApiFamily::kOpenAi));
-      return stream_->close();
+      return stream_.fail(end.error);
     }
     begin(answer);
     Json choice = choice_end(answer, end);
@@ -151,20 +130,11 @@ class StreamedChat : public ChatListener {
     Json chunk = request_.header("chat.completion.chunk");
     chunk["choices"] = Json::array({std::move(choice)});
     chunk["timings"] = timings(end.usage);
-    stream_->send(with_null_usage(std::move(chunk)));
+    stream_.send(std::move(chunk));
   }
 
   void all_ended() override {
-    if (failed_) return;
-    if (request_.prepared->fields.include_usage) {
-      Json chunk = request_.header("chat.completion.chunk");
-      chunk["choices"] = Json::array();
-      chunk["usage"] = openai_usage(usage_);
-      chunk["timings"] = timings(usage_);
-      stream_->send(chunk);
-    }
-    stream_->send_text("[DONE]");
-    stream_->close();
+    if (!failed_) stream_.end(request_.header("chat.completion.chunk"), usage_);
   }
 
  private:
@@ -208,19 +178,12 @@ class StreamedChat : public ChatListener {
     chunk["choices"] = Json::array({std::move(choice)});
     if (fields.return_token_ids && !std::exchange(told_prompt_, true))
       chunk["prompt_token_ids"] = request_.prepared->prompt;
-    stream_->send(with_null_usage(std::move(chunk)));
+    stream_.send(std::move(chunk));
   }
 
-  // Clients that asked for usage expect the member in every chunk.
-  Json with_null_usage(Json chunk) const {
-    if (request_.prepared->fields.include_usage) chunk["usage"] = nullptr;
-    return chunk;
-  }
-
-  std::shared_ptr<EventStream> stream_;
+  ChunkStream stream_;
   std::set<int> begun_;
   bool told_prompt_ = false, failed_ = false;
-  std::chrono::steady_clock::time_point last_progress_{};
 };
 
 }  // namespace

@@ -174,7 +174,6 @@ class WholeCompletion : public CompletionListener {
 
  protected:
   void answer_ended(const Answer& answer, const AnswerEnd& end) override {
-    if (end.cause == FinishCause::kError) error_ = end.error;
     const GenerationFields& fields = request_.fields;
     Json logprobs;
     if (fields.logprobs) {
@@ -190,40 +189,23 @@ class WholeCompletion : public CompletionListener {
       item["token_ids"] = answer.ids();
       item["prompt_token_ids"] = request_.prompt_of(answer);
     }
-    if (answer.index() == 0) type_ = finish_type(answer, end);
-    choices_[answer.index()] = std::move(item);
+    choices_.put(answer, end, std::move(item));
   }
 
   void all_ended() override {
-    if (error_) return request_.exchange->respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
-    Json body = request_.header();
-    body["choices"] = Json::array();
-    for (auto& [index, item] : choices_) body["choices"].push_back(std::move(item));
-    body["usage"] = openai_usage(usage_);
-    body["timings"] = timings(usage_);
-    HttpResponse response = json_response(200, body);
-    response.headers.emplace_back("X-Request-Id", request_.name);
-    response.headers.emplace_back("X-Fathom-Finish", type_);
-    request_.exchange->respond(std::move(response));
+    choices_.respond(*request_.exchange, request_.header(), usage_, {{"X-Request-Id", request_.name}});
   }
 
  private:
-  std::map<int, Json> choices_;
-  std::string type_;  // of the first choice
-  std::optional<Error> error_;
+  WholeChoices choices_;
 };
 
 class StreamedCompletion : public CompletionListener {
  public:
   StreamedCompletion(CompletionRequest request, std::shared_ptr<EventStream> stream)
-      : CompletionListener(std::move(request)), stream_(std::move(stream)) {}
+      : CompletionListener(std::move(request)), stream_(std::move(stream), request_.fields.include_usage) {}
 
-  void on_prefill(const Answer&, const PrefillProgress& progress) override {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_progress_ < std::chrono::milliseconds(500)) return;
-    last_progress_ = now;
-    stream_->comment(fmt::format("prefill {}/{}", progress.done_tokens, progress.total_tokens));
-  }
+  void on_prefill(const Answer&, const PrefillProgress& progress) override { stream_.tell_prefill(progress); }
 
   void on_delta(const Answer& answer, std::span<const ChatEvent> events, const AnswerToken* token) override {
     begin(answer);
@@ -246,8 +228,7 @@ class StreamedCompletion : public CompletionListener {
   void answer_ended(const Answer& answer, const AnswerEnd& end) override {
     if (end.cause == FinishCause::kError) {
       failed_ = true;
-      stream_->send(ApiError::from(end.error).body(ApiFamily::kOpenAi));
-      return stream_->close();
+      return stream_.fail(end.error);
     }
     begin(answer);
     Json item = choice(answer, "", Json());
@@ -256,16 +237,7 @@ class StreamedCompletion : public CompletionListener {
   }
 
   void all_ended() override {
-    if (failed_) return;
-    if (request_.fields.include_usage) {
-      Json chunk = request_.header();
-      chunk["choices"] = Json::array();
-      chunk["usage"] = openai_usage(usage_);
-      chunk["timings"] = timings(usage_);
-      stream_->send(chunk);
-    }
-    stream_->send_text("[DONE]");
-    stream_->close();
+    if (!failed_) stream_.end(request_.header(), usage_);
   }
 
  private:
@@ -285,16 +257,14 @@ class StreamedCompletion : public CompletionListener {
   void send(Json item, const GenerationUsage* usage = nullptr) {
     Json chunk = request_.header();
     chunk["choices"] = Json::array({std::move(item)});
-    if (request_.fields.include_usage) chunk["usage"] = nullptr;
     if (usage != nullptr) chunk["timings"] = timings(*usage);
-    stream_->send(chunk);
+    stream_.send(std::move(chunk));
   }
 
-  std::shared_ptr<EventStream> stream_;
+  ChunkStream stream_;
   std::set<int> begun_;
   std::map<int, int64_t> offsets_;  // bytes told, by answer
   bool failed_ = false;
-  std::chrono::steady_clock::time_point last_progress_{};
 };
 
 Result<TextOptions> read_text_options(const Fields& request) {

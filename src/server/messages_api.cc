@@ -95,10 +95,9 @@ class WholeMessage : public MessageListener {
       for (const AnswerToken& token : answer.tokens()) notes.add(token);
       message["logprobs"] = notes.logprobs();
     }
-    HttpResponse response = json_response(200, message);
-    for (auto& header : work_.headers()) response.headers.push_back(std::move(header));
-    response.headers.emplace_back("X-Fathom-Finish", finish_type(answer, end));
-    work_.exchange->respond(std::move(response));
+    HttpHeaders headers = work_.headers();
+    headers.emplace_back("X-Fathom-Finish", finish_type(answer, end));
+    work_.exchange->respond(json_response(200, message, std::move(headers)));
   }
 
  private:
@@ -212,9 +211,7 @@ Result<void> post_messages(ServiceContext& context, const HttpRequest& http, con
 Result<void> post_count_tokens(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
   FATHOM_ASSIGN(MessagesRequest request, read(context, http, true));
   FATHOM_ASSIGN(const PreparedRequest prepared, prepare(context, std::move(request)));
-  HttpResponse response = json_response(200, {{"input_tokens", prepared.prompt.size()}});
-  for (auto& header : response_headers(prepared)) response.headers.push_back(std::move(header));
-  exchange->respond(std::move(response));
+  exchange->respond(json_response(200, {{"input_tokens", prepared.prompt.size()}}, response_headers(prepared)));
   return {};
 }
 

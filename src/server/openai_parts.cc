@@ -2,10 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/api_error.h"
+#include "server/finish.h"
 #include "text/utf8.h"
 
 namespace fathom {
 namespace {
+
+constexpr std::chrono::milliseconds kProgressInterval{500};
 
 // Half a character cannot be text; its bytes are told beside it.
 Json token_text(int32_t id, const Tokenizer& tokenizer) { return replace_invalid_utf8(tokenizer.token_bytes(id)); }
@@ -69,6 +73,55 @@ Json assistant_message(const Answer& answer, const std::vector<std::string>& cal
   if (!answer.reasoning().empty()) message["reasoning_content"] = answer.reasoning();
   if (!calls.empty()) message["tool_calls"] = std::move(calls);
   return message;
+}
+
+// ---- A whole response ----
+
+void WholeChoices::put(const Answer& answer, const AnswerEnd& end, Json choice) {
+  if (end.cause == FinishCause::kError) error_ = end.error;
+  if (answer.index() == 0) type_ = finish_type(answer, end);
+  choices_[answer.index()] = std::move(choice);
+}
+
+void WholeChoices::respond(HttpExchange& exchange, Json body, const GenerationUsage& usage, HttpHeaders headers) {
+  if (error_) return exchange.respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
+  body["choices"] = Json::array();
+  for (auto& [index, choice] : choices_) body["choices"].push_back(std::move(choice));
+  body["usage"] = openai_usage(usage);
+  body["timings"] = timings(usage);
+  headers.emplace_back("X-Fathom-Finish", type_);
+  exchange.respond(json_response(200, body, std::move(headers)));
+}
+
+// ---- A stream of chunks ----
+
+void ChunkStream::tell_prefill(const PrefillProgress& progress) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_progress_ < kProgressInterval) return;
+  last_progress_ = now;
+  stream_->comment(fmt::format("prefill {}/{}", progress.done_tokens, progress.total_tokens));
+}
+
+void ChunkStream::send(Json chunk) {
+  // Clients that asked for usage expect the member in every chunk.
+  if (include_usage_) chunk["usage"] = nullptr;
+  stream_->send(chunk);
+}
+
+void ChunkStream::fail(const Error& error) {
+  stream_->send(ApiError::from(error).body(ApiFamily::kOpenAi));
+  stream_->close();
+}
+
+void ChunkStream::end(Json chunk, const GenerationUsage& usage) {
+  if (include_usage_) {
+    chunk["choices"] = Json::array();
+    chunk["usage"] = openai_usage(usage);
+    chunk["timings"] = timings(usage);
+    stream_->send(chunk);
+  }
+  stream_->send_text("[DONE]");
+  stream_->close();
 }
 
 }  // namespace fathom

@@ -114,10 +114,9 @@ class WholeResponse : public ResponseListener {
     }
     const Json body = work_.ended_response(answer, end, output_.items());
     work_.store(answer, end, body);
-    HttpResponse response = json_response(200, body);
-    for (auto& header : response_headers(*work_.prepared)) response.headers.push_back(std::move(header));
-    response.headers.emplace_back("X-Fathom-Finish", finish_type(answer, end));
-    work_.exchange->respond(std::move(response));
+    HttpHeaders headers = response_headers(*work_.prepared);
+    headers.emplace_back("X-Fathom-Finish", finish_type(answer, end));
+    work_.exchange->respond(json_response(200, body, std::move(headers)));
   }
 
  private:
