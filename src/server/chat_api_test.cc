@@ -7,12 +7,7 @@
 namespace fathom {
 namespace {
 
-const std::string kEos = "<｜end▁of▁sentence｜>";
-const std::string kCalls =
-    "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n"
-    "<｜DSML｜ parameter name=\"city\" string=\"true\">Paris \"<&>\"\n2</｜DSML｜ parameter>\n"
-    "<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n"
-    "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+const std::string kCalls = kOpenCalls + kWeather + kCloseCalls;
 const std::string kArguments = R"({"city": "Paris \"<&>\"\n2", "days": 3})";
 
 Json tools() {

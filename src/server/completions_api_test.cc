@@ -5,8 +5,6 @@
 namespace fathom {
 namespace {
 
-const std::string kEos = "<｜end▁of▁sentence｜>";
-
 Json script_of(const std::string& text) {
   return {{"answers", Json::array({{{"text", text}, {"uses", -1}}})}};
 }

@@ -8,14 +8,6 @@ namespace fathom {
 namespace {
 
 const std::string kPath = "/v1/responses";
-const std::string kEos = "<｜end▁of▁sentence｜>";
-const std::string kOpenCalls = "\n\n<｜DSML｜ calls>\n";
-const std::string kWeather =
-    "<｜DSML｜ invoke name=\"get_weather\">\n"
-    "<｜DSML｜ parameter name=\"city\" string=\"true\">Paris \"<&>\"\n2</｜DSML｜ parameter>\n"
-    "<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n"
-    "</｜DSML｜ invoke>\n";
-const std::string kCloseCalls = "</｜DSML｜ calls>";
 const Json kArguments{{"city", "Paris \"<&>\"\n2"}, {"days", 3}};
 
 Json request(bool thinking = false) {

@@ -15,6 +15,16 @@
 
 namespace fathom {
 
+// What scripted models say: the end of a turn, and a call in its block.
+inline const std::string kEos = "<｜end▁of▁sentence｜>";
+inline const std::string kOpenCalls = "\n\n<｜DSML｜ calls>\n";
+inline const std::string kWeather =
+    "<｜DSML｜ invoke name=\"get_weather\">\n"
+    "<｜DSML｜ parameter name=\"city\" string=\"true\">Paris \"<&>\"\n2</｜DSML｜ parameter>\n"
+    "<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n"
+    "</｜DSML｜ invoke>\n";
+inline const std::string kCloseCalls = "</｜DSML｜ calls>";
+
 /// Records an answer; wait() returns when it is complete, or cut.
 class TestExchange : public HttpExchange {
  public:
