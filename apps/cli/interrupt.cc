@@ -54,6 +54,12 @@ void catch_signals() {
   sigaction(SIGXFSZ, &ignore, nullptr);  // a limit on the size of files: write() says EFBIG
 }
 
+void catch_hangup() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigaction(SIGHUP, &action, nullptr);
+}
+
 bool interrupted() { return g_interrupted != 0; }
 void clear_interrupt() { g_interrupted = 0; }
 

@@ -8,6 +8,8 @@ namespace fathom::cli {
 /// not, or it would cost a conversation. SIGPIPE is ignored: writes say EPIPE instead. SIGBUS, a mapped pack
 /// that shrinks under the program, ends with a line that says so.
 void catch_signals();
+/// SIGHUP, too, sets the flag: a terminal that closes ends a server in good order.
+void catch_hangup();
 bool interrupted();
 void clear_interrupt();
 

@@ -88,6 +88,7 @@ ServeOptions serve_options(Options& options, int64_t context_tokens) {
 }
 
 int serve(Options& options) {
+  catch_hangup();
   Progress progress;
   const Engine engine = open_engine(options.model, progress);
   fathom_engine_info info{};

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <set>
 
+#include "base/log.h"
 #include "server/test_exchange.h"
 
 namespace fathom {
@@ -251,6 +253,12 @@ TEST(ChatApi, ReportsLoopsAndEndsThemIfAsked) {
   const Json script{{"answers", Json::array({{{"text", "again and again, "}, {"repeat", 60}, {"uses", -1}}})}};
   ServiceOptions options;
   options.defaults.loop_guard.mode = LoopGuardMode::kObserve;
+  std::mutex mutex;
+  std::string log;
+  set_log_sink([&](LogLevel, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    log.append(line).append("\n");
+  });
   TestService service(script, options);
   Json request = chat();
   Json choice = whole(service, request)["choices"][0];
@@ -264,6 +272,9 @@ TEST(ChatApi, ReportsLoopsAndEndsThemIfAsked) {
   EXPECT_EQ(choice["finish_details"]["first_token"], 0);
   const auto exchange = service.post("/v1/chat/completions", request);
   EXPECT_EQ(exchange->header("X-Fathom-Finish"), "loop");
+  set_log_sink({});
+  EXPECT_NE(log.find("the answer repeats"), std::string::npos) << log;
+  EXPECT_NE(log.find("it was ended"), std::string::npos) << log;
   const auto metrics = service.get("/metrics");
   EXPECT_NE(metrics->body().find("fathom_requests_finished_total{cause=\"loop\"} 2"), std::string::npos);
   request["loop_guard"] = "off";

@@ -303,6 +303,11 @@ class LifeCycle(unittest.TestCase):
                 self.assertEqual(third["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
                 self.assertEqual(ids_of(third), ids_of(first))
 
+    def test_ends_in_good_order_when_its_terminal_closes(self):
+        with Server() as server:
+            server.process.send_signal(signal.SIGHUP)
+            self.assertEqual(server.process.wait(60), 0)
+
     def test_ends_in_good_order(self):
         with Server("--grace", "0.2") as server:
             result = {}
