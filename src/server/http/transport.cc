@@ -2,12 +2,15 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <cerrno>
+#include <system_error>
 #include <vector>
 
 namespace fathom {
@@ -146,6 +149,10 @@ Result<std::shared_ptr<asio::ssl::context>> make_tls_context(const std::string& 
   SSL_CTX_set_alpn_select_cb(raw, choose_protocol, nullptr);
   // A key with a passphrase is refused; the default would ask on the terminal.
   SSL_CTX_set_default_passwd_cb(raw, [](char*, int, int, void*) { return -1; });
+  // What the library says of a file that is not there names neither the file nor the reason.
+  for (const std::string& path : {certificate_path, key_path})
+    if (::access(path.c_str(), R_OK) != 0)
+      return Error::invalid("{}: cannot be read: {}", path, std::generic_category().message(errno));
   if (SSL_CTX_use_certificate_chain_file(raw, certificate_path.c_str()) != 1)
     return Error::invalid("{}: expected certificates in PEM: {}", certificate_path, last_tls_error());
   if (SSL_CTX_use_PrivateKey_file(raw, key_path.c_str(), SSL_FILETYPE_PEM) != 1)
