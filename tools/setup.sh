@@ -3,10 +3,10 @@
 # Does nothing where everything is there already. Asks sudo only when it must install.
 set -eu
 
-build="g++ cmake make ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libboost1.74-dev libssl-dev libcli11-dev libedit-dev"
+build="g++ cmake make ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libboost1.74-dev libssl-dev libcurl4-openssl-dev libcli11-dev libedit-dev"
 test="$build libgtest-dev libbenchmark-dev libpcre2-dev clang-19 libclang-rt-19-dev qemu-user python3 chromium"
 # For the build for 64-bit ARM on x86-64.
-arm64="g++-aarch64-linux-gnu libfmt-dev:arm64 libssl-dev:arm64 libgtest-dev:arm64 libedit-dev:arm64 libpcre2-dev:arm64"
+arm64="g++-aarch64-linux-gnu libfmt-dev:arm64 libssl-dev:arm64 libcurl4-openssl-dev:arm64 libgtest-dev:arm64 libedit-dev:arm64 libpcre2-dev:arm64"
 
 case "${1:-build}" in
   build) packages=$build ;;
