@@ -23,6 +23,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// What the test and its server's thread both use.
+class Shared {
+ public:
+  void set(std::string text) {
+    const std::lock_guard lock(mutex_);
+    text_ = std::move(text);
+  }
+  std::string get() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
 /// Answers every request on every connection, one after the other, with `answer(socket, request)`; false closes.
 class TestServer {
  public:
@@ -50,7 +67,6 @@ class TestServer {
 
   std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
   int connections() const { return connections_; }
-  bool stopping() const { return stopping_; }
 
  private:
   void serve() {
@@ -123,40 +139,40 @@ Streamed stream(HttpClient& client, const HttpCall& call = {.path = "/s", .body 
 }
 
 TEST(HttpClient, SendsJsonWithKeyAndHeadersAndReadsJson) {
-  std::string seen;
+  Shared seen;
   TestServer server([&](int socket, const std::string& request) {
-    seen = request;
+    seen.set(request);
     return respond(socket, 200, R"({"answer": 42})");
   });
   const auto client = client_of(server.url() + "/v1/");
   const auto json = client->fetch_json({.path = "/v1/x?a=b", .body = R"({"q":1})"});
   ASSERT_TRUE(json.ok()) << json.error().message;
   EXPECT_EQ((*json)["answer"], 42);
-  EXPECT_TRUE(seen.starts_with("POST /v1/x?a=b HTTP/1.1\r\n")) << seen;
-  EXPECT_NE(seen.find("Authorization: Bearer secret\r\n"), std::string::npos);
-  EXPECT_NE(seen.find("X-Own: yes\r\n"), std::string::npos);
-  EXPECT_NE(seen.find("Content-Type: application/json\r\n"), std::string::npos);
-  EXPECT_TRUE(seen.ends_with("\r\n\r\n{\"q\":1}"));
+  EXPECT_TRUE(seen.get().starts_with("POST /v1/x?a=b HTTP/1.1\r\n")) << seen.get();
+  EXPECT_NE(seen.get().find("Authorization: Bearer secret\r\n"), std::string::npos);
+  EXPECT_NE(seen.get().find("X-Own: yes\r\n"), std::string::npos);
+  EXPECT_NE(seen.get().find("Content-Type: application/json\r\n"), std::string::npos);
+  EXPECT_TRUE(seen.get().ends_with("\r\n\r\n{\"q\":1}"));
   ASSERT_TRUE(client->fetch({.method = "GET", .path = "/health"}).ok());
-  EXPECT_TRUE(seen.starts_with("GET /health HTTP/1.1\r\n")) << seen;
+  EXPECT_TRUE(seen.get().starts_with("GET /health HTTP/1.1\r\n")) << seen.get();
   EXPECT_EQ(server.connections(), 1);
 }
 
 TEST(HttpClient, NeverWaitsForLeaveToSendALargeBody) {
-  std::string seen;
+  Shared seen;
   TestServer server([&](int socket, const std::string& request) {
-    seen = request;
+    seen.set(request);
     return respond(socket, 200, "{}");
   });
   const std::string body(3 << 20, ' ');
   ASSERT_TRUE(client_of(server.url())->fetch({.path = "/x", .body = body + "{}"}).ok());
-  EXPECT_EQ(seen.find("Expect:"), std::string::npos);
-  EXPECT_TRUE(seen.ends_with(" {}"));
+  EXPECT_EQ(seen.get().find("Expect:"), std::string::npos);
+  EXPECT_TRUE(seen.get().ends_with(" {}"));
 }
 
 TEST(HttpClient, TellsWhatARefusalSays) {
-  std::string body;
-  TestServer server([&](int socket, const std::string&) { return respond(socket, 503, body); });
+  Shared body;
+  TestServer server([&](int socket, const std::string&) { return respond(socket, 503, body.get()); });
   const auto client = client_of(server.url());
   const std::pair<const char*, const char*> cases[] = {
       {R"({"error": {"message": "loading model"}})", "status 503: loading model"},
@@ -166,7 +182,7 @@ TEST(HttpClient, TellsWhatARefusalSays) {
       {"<html>\nno</html>", "status 503: <html> no</html>"},
       {"", "status 503: an empty body"}};
   for (const auto& [text, expected] : cases) {
-    body = text;
+    body.set(text);
     const std::string where = " (POST " + server.url() + "/s)";
     EXPECT_EQ(client->fetch({.path = "/s", .body = "{}"}).error().message, expected + where);
     EXPECT_EQ(stream(*client).end.error, expected + where);
@@ -174,14 +190,15 @@ TEST(HttpClient, TellsWhatARefusalSays) {
 }
 
 TEST(HttpClient, RefusesWhatIsNoJsonNoStreamOrTooLarge) {
-  std::string body = "nonsense";
-  TestServer server([&](int socket, const std::string&) { return respond(socket, 200, body); });
+  Shared body;
+  body.set("nonsense");
+  TestServer server([&](int socket, const std::string&) { return respond(socket, 200, body.get()); });
   const auto client = client_of(server.url());
   EXPECT_EQ(client->fetch_json({.path = "/x", .body = "{}"}).error().message,
             "not JSON: POST /x answered nonsense");
   EXPECT_TRUE(stream(*client).end.error.starts_with(
       "no stream: expected text/event-stream, found application/json: nonsense"));
-  body.assign(9000, ' ');
+  body.set(std::string(9000, ' '));
   EXPECT_TRUE(
       client->fetch({.path = "/x"}).error().message.starts_with("answer too large: expected at most 8192"));
 }
@@ -251,7 +268,10 @@ TEST(HttpClient, TimesLieBetweenSendings) {
   std::vector<int64_t> sent_ns;
   int64_t received_ns = 0;
   TestServer server([&](int socket, const std::string&) {
-    received_ns = monotonic_ns();
+    {
+      const std::lock_guard lock(mutex);
+      received_ns = monotonic_ns();
+    }
     say(socket, kStreamHead);
     for (int number = 0; number < kEvents; ++number) {
       std::unique_lock lock(mutex);
@@ -270,6 +290,7 @@ TEST(HttpClient, TimesLieBetweenSendings) {
     ++handed_over;
     changed.notify_one();
   });
+  const std::lock_guard lock(mutex);
   EXPECT_EQ(end.error, "");
   ASSERT_EQ(arrived_ns.size(), static_cast<size_t>(kEvents));
   EXPECT_LE(end.sent_ns, received_ns);
@@ -283,27 +304,27 @@ TEST(HttpClient, TimesLieBetweenSendings) {
 }
 
 TEST(HttpClient, SaysThatAStreamWasCut) {
-  std::string sent;
+  Shared sent;
   TestServer server([&](int socket, const std::string&) {
-    say(socket, sent);
+    say(socket, sent.get());
     return false;
   });
   const auto client = client_of(server.url());
   // Without its last chunk; in the middle of a chunk; without any answer.
   for (const std::string& text :
        {kStreamHead + event("a"), kStreamHead + event("a") + "40\r\ndata: half", std::string()}) {
-    sent = text;
+    sent.set(text);
     const Streamed streamed = stream(*client);
     EXPECT_TRUE(streamed.end.error.starts_with("stream cut")) << streamed.end.error;
     EXPECT_EQ(streamed.events.size(), text.empty() ? 0u : 1u);
     EXPECT_FALSE(streamed.end.is_done);
   }
   // In good order for HTTP, in the middle of an event.
-  sent = kStreamHead + event("a") + chunk("data: half") + kLastChunk;
+  sent.set(kStreamHead + event("a") + chunk("data: half") + kLastChunk);
   const Streamed half = stream(*client);
   EXPECT_TRUE(half.end.error.starts_with("stream cut: the server closed in the middle of an event"));
   // A server without chunks ends by closing; only the dialect can tell whether that was early.
-  sent = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: a\n\n";
+  sent.set("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: a\n\n");
   const Streamed closed = stream(*client);
   EXPECT_EQ(closed.end.error, "");
   EXPECT_FALSE(closed.end.is_done);
@@ -311,16 +332,16 @@ TEST(HttpClient, SaysThatAStreamWasCut) {
 }
 
 TEST(HttpClient, NamesInvalidUtf8AndGiantEvents) {
-  std::string bad;
+  Shared bad;
   TestServer server([&](int socket, const std::string&) {
-    say(socket, kStreamHead + event("good") + event(bad) + event("never") + kLastChunk);
+    say(socket, kStreamHead + event("good") + event(bad.get()) + event("never") + kLastChunk);
     return false;
   });
   const auto client = client_of(server.url());
   for (const auto& [data, expected] :
        {std::pair{std::string("\xC3("), "invalid UTF-8 in an event: byte 0xc3"},
         std::pair{std::string(5000, 'x'), "event too large: expected at most 4096"}}) {
-    bad = data;
+    bad.set(data);
     const Streamed streamed = stream(*client);
     EXPECT_TRUE(streamed.end.error.starts_with(expected)) << streamed.end.error;
     ASSERT_EQ(streamed.events.size(), 1u);
@@ -329,33 +350,29 @@ TEST(HttpClient, NamesInvalidUtf8AndGiantEvents) {
 }
 
 TEST(HttpClient, EndsAtItsTimeLimitHoweverAliveTheServerIs) {
-  TestServer* self = nullptr;
-  TestServer server([&](int socket, const std::string&) {
+  TestServer server([](int socket, const std::string&) {
     say(socket, kStreamHead);
-    while (!self->stopping() && ::send(socket, "5\r\n: x\n\n\r\n", 10, MSG_NOSIGNAL) > 0)
-      std::this_thread::sleep_for(5ms);
+    while (::send(socket, "5\r\n: x\n\n\r\n", 10, MSG_NOSIGNAL) > 0) std::this_thread::sleep_for(5ms);
     return false;
   });
-  self = &server;
   const auto client = client_of(server.url());
-  const Streamed streamed =
-      stream(*client, {.path = "/s", .body = "{}", .time_limit = 300ms, .silence_limit = 60s});
+  const HttpCall call{.path = "/s", .body = "{}", .time_limit = 300ms, .silence_limit = 600s};
+  const Streamed streamed = stream(*client, call);
   EXPECT_TRUE(streamed.end.error.starts_with("time limit: no end of the answer after 0.3 s"))
       << streamed.end.error;
   EXPECT_GE(streamed.end.ended_ns - streamed.end.sent_ns, 300'000'000);
 }
 
 TEST(HttpClient, EndsWhenNothingComes) {
-  TestServer* self = nullptr;
-  TestServer server([&](int socket, const std::string&) {
+  TestServer server([](int socket, const std::string&) {
     say(socket, kStreamHead);
-    while (!self->stopping()) std::this_thread::sleep_for(5ms);
+    char byte;
+    (void)!::recv(socket, &byte, 1, 0);  // until the client leaves
     return false;
   });
-  self = &server;
   const auto client = client_of(server.url());
-  const Streamed streamed =
-      stream(*client, {.path = "/s", .body = "{}", .time_limit = 600s, .silence_limit = 200ms});
+  const HttpCall call{.path = "/s", .body = "{}", .time_limit = 600s, .silence_limit = 200ms};
+  const Streamed streamed = stream(*client, call);
   EXPECT_TRUE(streamed.end.error.starts_with("silence: not one byte for 0.2 s")) << streamed.end.error;
 }
 
