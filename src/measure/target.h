@@ -57,6 +57,7 @@ enum class Variant : uint8_t {
   kSession,            // inside the engine's process, ids, exact continuation
   kHttpIdsExact,       // HTTP, ids, only what is new (and one token) is evaluated
   kHttpIdsReprocessed, // HTTP, ids, the generated part is evaluated again
+  kHttpIdsCold,        // HTTP, ids, nothing of a conversation is kept
   kHttpText,           // HTTP, text
   kMixed,              // stages differ
 };
