@@ -1,7 +1,6 @@
 #include "measure/protocol.h"
 
 #include <algorithm>
-#include <ctime>
 #include <optional>
 
 namespace fathom::measure {
@@ -10,15 +9,6 @@ namespace {
 constexpr int32_t kGreetingTokens = 16;
 
 using Say = std::function<void(const std::string&)>;
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 /// Lengths of the source that one process is given in turn.
 std::vector<std::vector<int64_t>> series_of(const Plan& plan) {

@@ -16,6 +16,15 @@ int64_t monotonic_ns() {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
 const char* variant_name(Variant variant) { return kVariantNames[static_cast<size_t>(variant)]; }
 
 std::optional<Variant> variant_of_name(const std::string& name) {
