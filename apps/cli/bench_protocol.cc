@@ -187,7 +187,7 @@ Command add_bench_protocol(CLI::App& bench) {
                     "Exclude a run that others disturbed, and make it again (default: mark it)");
   add_number(*command, "--attempts", options->attempts, 1, 100,
              "Of a run that failed or is to be repeated (default: 3)");
-  add_number(*command, "--busy-limit", options->limits.busy_share_max, 0, 1,
+  add_number(*command, "--busy-limit", options->limits.other_cpu_share, 0, 1,
              "Share of the machine's processor time that other processes may take in a stage (default: 0.05)");
   command->add_flag("!--no-pack-hash", options->hashes_pack, "Do not hash the pack");
   return {command, [options] { return measure_protocol(*options); }};

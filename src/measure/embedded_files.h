@@ -1,0 +1,11 @@
+// Files of the measuring tools that are part of the program (cmake/embed.cmake).
+#pragma once
+
+#include "base/embedded.h"
+
+namespace fathom {
+
+std::span<const EmbeddedFile> measuring_texts();
+std::span<const EmbeddedFile> bench_drivers();
+
+}  // namespace fathom
