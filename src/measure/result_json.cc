@@ -127,6 +127,18 @@ void members(auto& visit, Either<Plan> auto& plan) {
   visit.required("scale", plan.scale);
 }
 
+void members(auto& visit, Either<Divergence> auto& divergence) {
+  visit.required("source", divergence.source);
+  visit.required("stage", divergence.stage);
+  visit.required("run_a", divergence.run_a);
+  visit.required("run_b", divergence.run_b);
+  visit.required("token", divergence.token);
+  visit.required("id_a", divergence.id_a);
+  visit.required("id_b", divergence.id_b);
+  visit.logprob("logprob_a", divergence.logprob_a);
+  visit.logprob("logprob_b", divergence.logprob_b);
+}
+
 void members(auto& visit, Either<PublishedFigure> auto& figure) {
   visit("source", figure.source);
   visit("stage", figure.stage);
@@ -150,6 +162,7 @@ void members(auto& visit, Either<BenchResult> auto& result) {
   visit.required("plan", result.plan);
   visit("environment", result.environment);
   visit("runs", result.runs);
+  visit("divergences", result.divergences);
   visit("published", result.published);
   visit("remarks", result.remarks);
 }
@@ -168,6 +181,9 @@ class Writer {
     if (is_known(value)) object_[name] = json_of(value);
   }
   void required(const char* name, const auto& value) { object_[name] = json_of(value); }
+  void logprob(const char* name, const std::optional<double>& value) {
+    if (value && std::isfinite(*value)) object_[name] = *value;
+  }
 
  private:
   static bool is_known(bool) { return true; }
@@ -227,8 +243,18 @@ class Reader {
 
   void operator()(const char* name, auto& value) { member(name, value, false); }
   void required(const char* name, auto& value) { member(name, value, true); }
+  /// The one kind of number that is negative.
+  void logprob(const char* name, std::optional<double>& target) {
+    Logprob number;
+    member(name, number, false);
+    target = number.value;
+  }
 
  private:
+  struct Logprob {
+    std::optional<double> value;
+  };
+
   explicit Reader(const std::string& where) : where_(where) {}
 
   void member(const char* name, auto& target, bool is_required) {
@@ -257,6 +283,10 @@ class Reader {
     const double number = json.is_number() ? json.get<double>() : NAN;
     if (!std::isfinite(number) || number < 0) return wrong(path, "a number from 0", json);
     target = number;
+  }
+  void value(const Json& json, const std::string& path, Logprob& target) {
+    if (!json.is_number() || !std::isfinite(json.get<double>())) return wrong(path, "a number", json);
+    target.value = json.get<double>();
   }
   template <std::integral T>
   void value(const Json& json, const std::string& path, T& target) {
@@ -324,6 +354,12 @@ Json to_json(const BenchResult& result) {
 Json to_json(const Run& run) { return Writer::object_of(run); }
 
 Result<Run> run_from_json(const Json& json, const std::string& where) { return Reader::read<Run>(json, where, ""); }
+
+Json to_json(const TargetInfo& info) { return Writer::object_of(info); }
+
+Result<TargetInfo> target_from_json(const Json& json, const std::string& where) {
+  return Reader::read<TargetInfo>(json, where, "");
+}
 
 Result<BenchResult> result_from_json(const Json& json, const std::string& where) {
   if (!json.is_object()) return Error::invalid("{}: expected a JSON object, found {}", where, description(json));
