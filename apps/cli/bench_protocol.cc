@@ -122,8 +122,8 @@ void print_summary(const Options& options, const measure::BenchResult& result) {
   for (const measure::Divergence& divergence : result.divergences) {
     text += fmt::format("{} {}: runs {} and {} part at token {}", divergence.source, divergence.stage, divergence.run_a,
                         divergence.run_b, divergence.token);
-    if (divergence.probability_a && divergence.probability_b)
-      text += fmt::format(" (margin {:.4f} nats)", std::abs(std::log(*divergence.probability_a / *divergence.probability_b)));
+    if (divergence.logprob_a && divergence.logprob_b)
+      text += fmt::format(" (margin {:.4f} nats)", std::abs(*divergence.logprob_a - *divergence.logprob_b));
     text += "\n";
   }
   if (result.divergences.empty()) text += "all runs of a source gave the same tokens\n";

@@ -7,5 +7,6 @@ namespace fathom {
 
 std::span<const EmbeddedFile> measuring_texts();
 std::span<const EmbeddedFile> bench_drivers();
+std::span<const EmbeddedFile> published_result_files();
 
 }  // namespace fathom
