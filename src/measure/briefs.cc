@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/embedded.h"
 #include "base/file.h"
-#include "measure/embedded.h"
 #include "measure/json_members.h"
+
+namespace fathom {
+
+std::span<const EmbeddedFile> writing_briefs();
+
+}  // namespace fathom
 
 namespace fathom::measure {
 namespace {
@@ -88,13 +94,13 @@ Result<WritingBrief> brief_from_json(const Json& json, const std::string& where)
 
 std::vector<std::string> brief_names() {
   std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_briefs())
+  for (const EmbeddedFile& file : writing_briefs())
     names.emplace_back(file.name.substr(0, file.name.find('.')));
   return names;
 }
 
 Result<WritingBrief> read_brief(const std::string& name_or_path) {
-  for (const EmbeddedFile& file : embedded_briefs()) {
+  for (const EmbeddedFile& file : writing_briefs()) {
     if (name_or_path != file.name.substr(0, file.name.find('.'))) continue;
     FATHOM_ASSIGN(const Json json, parse_json_object(file.bytes, std::string(file.name)));
     return brief_from_json(json, std::string(file.name));

@@ -81,6 +81,15 @@ struct Plan {
   std::string scale = "1";
 };
 
+/// Two runs whose prompts were equal and whose outputs part.
+struct Divergence {
+  std::string source, stage;
+  int32_t run_a = 0, run_b = 0;
+  int64_t token = 0;  // the first that differs, index in the output
+  int32_t id_a = 0, id_b = 0;
+  std::optional<double> logprob_a, logprob_b;  // of both there; their difference is the margin
+};
+
 /// One measured figure of a published table: only what the publication says.
 struct PublishedFigure {
   std::string source, stage;  // "novel", "32K"
@@ -102,6 +111,7 @@ struct BenchResult {
   Plan plan;
   Environment environment;
   std::vector<Run> runs;
+  std::vector<Divergence> divergences;
   std::vector<PublishedFigure> published;
   std::vector<std::string> remarks;
 };
@@ -117,5 +127,7 @@ std::string to_csv(const BenchResult& result);
 
 nlohmann::json to_json(const Run& run);
 Result<Run> run_from_json(const nlohmann::json& json, const std::string& where);
+nlohmann::json to_json(const TargetInfo& info);
+Result<TargetInfo> target_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace fathom::measure

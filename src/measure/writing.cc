@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <set>
 
@@ -40,14 +39,6 @@ class FolderLock {
   explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
   int descriptor_;
 };
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 Result<void> check_settings(const WritingSettings& settings) {
   if (settings.briefs.empty() || settings.seeds.empty())
@@ -196,7 +187,11 @@ class Writer {
       text.sha256 = sha256_hex(bytes);
       FATHOM_TRY(write_text_file(campaign_.folder + "/" + text.file, bytes));
     }
-    if (is_done) text.examination = examine(*record_.brief(text.brief), bytes);
+    if (is_done) {
+      text.examination = examine(*record_.brief(text.brief), bytes);
+      std::error_code none;
+      std::filesystem::remove(fmt::format("{}/{}_{}_unfinished.txt", campaign_.folder, text.brief, text.seed), none);
+    }
     FATHOM_TRY(write_record(campaign_.folder, record_));
     say(is_done ? fmt::format("{} {}: {} {} in {:.0f} s{}", text.brief, text.seed, text.examination.length,
                               length_unit_name(record_.brief(text.brief)->length.unit), text.total_s,

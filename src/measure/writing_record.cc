@@ -1,7 +1,6 @@
 #include "measure/writing_record.h"
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -137,7 +136,8 @@ Result<WrittenText> text_from_json(const Json& json, const std::string& where) {
 OrderedJson to_json(const WritingSettings& settings) {
   OrderedJson briefs = OrderedJson::array();
   for (const WritingBrief& brief : settings.briefs) briefs.push_back(to_json(brief));
-  return {{"seeds", settings.seeds},
+  return {{"target", settings.target},
+          {"seeds", settings.seeds},
           {"temperature", settings.temperature},
           {"max_tokens", settings.max_tokens},
           {"thinking", false},
@@ -154,6 +154,7 @@ Result<WritingSettings> settings_from_json(const Json& json, const std::string& 
     else
       members.refuse("seeds", "whole numbers of 0 or more", seed);
   }
+  settings.target = members.text("target");
   settings.temperature = members.number("temperature");
   settings.max_tokens = static_cast<int32_t>(members.whole("max_tokens", 1, INT32_MAX));
   const Json& briefs = members.array("briefs");
@@ -163,14 +164,6 @@ Result<WritingSettings> settings_from_json(const Json& json, const std::string& 
     settings.briefs.push_back(std::move(brief));
   }
   return settings;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 /// Fills the examination of a finished text.
@@ -273,6 +266,7 @@ std::vector<std::string> differences(const WritingSettings& kept, const WritingS
   const auto compare = [&](const char* name, const auto& there, const auto& here) {
     if (there != here) found.push_back(fmt::format("{}: {} there, {} now", name, there, here));
   };
+  compare("target", kept.target, wanted.target);
   compare("temperature", kept.temperature, wanted.temperature);
   compare("tokens at most", kept.max_tokens, wanted.max_tokens);
   compare("seeds", fmt::format("{}", fmt::join(kept.seeds, ",")), fmt::format("{}", fmt::join(wanted.seeds, ",")));
@@ -292,16 +286,6 @@ std::vector<std::string> differences(const WritingSettings& kept, const WritingS
 }
 
 std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found) {
-  const auto command_of = [](const TargetInfo& target) {
-    std::string command = target.command;
-    const size_t colon = target.address.rfind(':');
-    const size_t digits = target.address.find_first_not_of("0123456789", colon + 1) - colon - 1;
-    const std::string port = colon == std::string::npos ? "" : target.address.substr(colon + 1, digits);
-    if (port.empty()) return command;
-    for (size_t at = command.find(port); at != std::string::npos; at = command.find(port, at + 1))
-      command.replace(at, port.size(), "PORT");
-    return command;
-  };
   std::vector<std::string> result;
   const auto compare = [&](const char* name, const std::string& there, const std::string& here) {
     if (there != here) result.push_back(fmt::format("{}: \"{}\" there, \"{}\" now", name, there, here));
@@ -311,7 +295,6 @@ std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& f
   compare("model", kept.model, found.model);
   compare("pack", kept.pack_path, found.pack_path);
   compare("details", kept.details, found.details);
-  compare("command", command_of(kept), command_of(found));
   return result;
 }
 

@@ -16,6 +16,7 @@
 namespace fathom::measure {
 
 struct WritingSettings {
+  std::string target;  // what writes, as the user named it
   std::vector<WritingBrief> briefs;
   std::vector<uint64_t> seeds{42, 43, 44};
   double temperature = 0.5;
@@ -75,8 +76,8 @@ Result<WritingRecord> read_record(const std::string& folder);
 /// Of a finished text.
 Result<std::string> read_written_text(const std::string& folder, const WrittenText& text);
 
-/// What of the settings, or of two targets, is not the same; empty: they agree. The command's port is left out where
-/// the address says which number it is: it may be another one each time.
+/// What of the settings, or of what two targets say of themselves, is not the same; empty: they agree. Addresses and
+/// commands are not compared: a port may be another one each time, and the settings name the target.
 std::vector<std::string> differences(const WritingSettings& kept, const WritingSettings& wanted);
 std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found);
 
