@@ -35,10 +35,11 @@ Result<std::optional<nlohmann::json>> JsonLines::read(std::chrono::milliseconds 
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{descriptor_, POLLIN, 0};
     const int events = left.count() > 0 ? poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000))) : 0;
-    if (events < 0 && errno != EINTR) return Error::io("waiting for the other process: {}", std::strerror(errno));
+    if (events < 0 && errno == EINTR) return Error::cancelled("interrupted by a signal");
+    if (events < 0) return Error::io("waiting for the other process: {}", std::strerror(errno));
     if (events == 0 && std::chrono::steady_clock::now() >= deadline)
       return Error::busy("no answer within {} s", limit.count() / 1000);
-    if (events <= 0) continue;
+    if (events == 0) continue;
     char buffer[65536];
     const ssize_t bytes = ::read(descriptor_, buffer, sizeof buffer);
     if (bytes < 0 && errno != EINTR) return Error::io("reading from the other process: {}", std::strerror(errno));

@@ -16,7 +16,7 @@ class JsonLines {
  public:
   explicit JsonLines(int descriptor) : descriptor_(descriptor) {}
   Result<void> write(const nlohmann::json& value);
-  /// Empty: the other side closed. kBusy: nothing whole came within the limit.
+  /// Empty: the other side closed. kBusy: nothing whole came within the limit. kCancelled: a signal came.
   Result<std::optional<nlohmann::json>> read(std::chrono::milliseconds limit);
 
  private:

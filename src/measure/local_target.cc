@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "measure/child_process.h"
 #include "measure/json_lines.h"
+#include "measure/process_files.h"
 
 namespace fathom::measure {
 namespace {
@@ -82,8 +82,6 @@ class WorkerProcess {
       return Error::state("{}", error->get<std::string>());
     return std::move(**answer);
   }
-
-  pid_t id() const { return process_; }
 
  private:
   Error ended() {
@@ -173,7 +171,8 @@ class LocalTarget final : public Target {
     return result;
   }
 
-  ProcessUsage usage() override { return process_ && process_->id() > 0 ? process_tree_usage(process_->id()) : ProcessUsage{}; }
+  /// The worker is the only process below this one.
+  ProcessUsage usage() override { return process_ ? usage_below("/proc", getpid()) : ProcessUsage{}; }
 
  private:
   static void read_generation(const json& answer, Generation& seen) {
