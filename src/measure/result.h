@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,10 +93,10 @@ struct Divergence {
 
 /// One measured figure of a published table: only what the publication says.
 struct PublishedFigure {
-  std::string source, stage;  // "novel", "32K"
+  std::string source, stage;  // "novel", "32K"; empty: the publication does not say
   std::string metric;         // name of a Stage member
-  double value = 0;
-  std::optional<double> low, high;
+  std::optional<double> value;
+  std::optional<double> low, high;  // where only a range is told, or a pair whose order is not
 };
 
 struct BenchResult {
@@ -119,6 +120,7 @@ struct BenchResult {
 nlohmann::json to_json(const BenchResult& result);
 /// Says which member of `where` is wrong, what was expected and what was found.
 Result<BenchResult> result_from_json(const nlohmann::json& json, const std::string& where);
+Result<BenchResult> parse_result(std::string_view text, const std::string& where);
 Result<BenchResult> read_result(const std::string& path);
 /// Whole or not at all: a temporary file beside it, synchronised and renamed.
 Result<void> write_result(const std::string& path, const BenchResult& result);
