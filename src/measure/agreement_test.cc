@@ -7,7 +7,7 @@
 namespace fathom::measure {
 namespace {
 
-// Four observers, twelve units, with gaps: the paper gives 0.815 for ordinal values, and the irr package of R, too.
+// Four observers, twelve units, with gaps: the paper gives 0.815 for ordinal values.
 TEST(AgreementTest, GivesThePublishedValueOfKrippendorffsExample) {
   const Agreement agreement = ordinal_agreement({{1, 1, 1},
                                                  {2, 2, 3, 2},

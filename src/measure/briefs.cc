@@ -63,12 +63,13 @@ const char* length_unit_name(LengthUnit unit) {
 nlohmann::ordered_json to_json(const WritingBrief& brief) {
   nlohmann::ordered_json facts = nlohmann::ordered_json::array();
   for (const Fact& fact : brief.facts) facts.push_back({{"name", fact.name}, {"any_of", fact.any_of}});
-  return {{"name", brief.name},
-          {"language", brief.language},
-          {"text", brief.text},
-          {"length",
-           {{"unit", length_unit_name(brief.length.unit)}, {"low", brief.length.low}, {"high", brief.length.high}}},
-          {"facts", facts}};
+  return {
+      {"name", brief.name},
+      {"language", brief.language},
+      {"text", brief.text},
+      {"length",
+       {{"unit", length_unit_name(brief.length.unit)}, {"low", brief.length.low}, {"high", brief.length.high}}},
+      {"facts", facts}};
 }
 
 Result<WritingBrief> brief_from_json(const Json& json, const std::string& where) {
@@ -94,8 +95,7 @@ Result<WritingBrief> brief_from_json(const Json& json, const std::string& where)
 
 std::vector<std::string> brief_names() {
   std::vector<std::string> names;
-  for (const EmbeddedFile& file : writing_briefs())
-    names.emplace_back(file.name.substr(0, file.name.find('.')));
+  for (const EmbeddedFile& file : writing_briefs()) names.emplace_back(file.name.substr(0, file.name.find('.')));
   return names;
 }
 

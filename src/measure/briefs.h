@@ -25,9 +25,7 @@ struct LengthGoal {
   int64_t length_of(const TextFigures& figures) const {
     return unit == LengthUnit::kWords ? figures.words : figures.characters_without_spaces;
   }
-  bool holds(const TextFigures& figures) const {
-    return length_of(figures) >= low && length_of(figures) <= high;
-  }
+  bool holds(const TextFigures& figures) const { return length_of(figures) >= low && length_of(figures) <= high; }
 };
 
 struct WritingBrief {

@@ -1,4 +1,4 @@
-// Reads the members of a JSON object and says of the first wrong one where it is, what was expected, what was found.
+// Reads the members of a JSON object and says of the first wrong one where it is, what was expected and found.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace fathom::measure {
 
-/// Members that are wrong or missing read as empty values, and the first of them is kept for `error`: a reader takes
-/// all it wants and asks once at the end.
+/// Members that are wrong or missing read as empty values, and the first of them is kept for `error`: a reader
+/// takes all it wants and asks once at the end.
 class JsonMembers {
  public:
   /// `where` names the object in messages: "writing.json: texts[3]". Both outlive this.

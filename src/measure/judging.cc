@@ -5,9 +5,17 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <span>
 
+#include "base/embedded.h"
 #include "base/file.h"
 #include "measure/json_members.h"
+
+namespace fathom {
+
+std::span<const EmbeddedFile> writing_judging();
+
+}  // namespace fathom
 
 namespace fathom::measure {
 namespace {
@@ -69,7 +77,8 @@ Result<void> collect(const JudgedFolder& judged, Collection& collection) {
   for (const WrittenText& text : record.texts) {
     const std::string title = fmt::format("{}: {} {}", judged.engine, text.brief, text.seed);
     if (text.status != TextStatus::kDone) {
-      collection.package.left_out.push_back(title + (text.status == TextStatus::kFailed ? ", failed" : ", not run"));
+      collection.package.left_out.push_back(title +
+                                            (text.status == TextStatus::kFailed ? ", failed" : ", not run"));
       continue;
     }
     FATHOM_ASSIGN(std::string bytes, read_written_text(judged.folder, text));
@@ -94,7 +103,7 @@ Result<void> collect(const JudgedFolder& judged, Collection& collection) {
   return {};
 }
 
-/// Fisher and Yates. std::shuffle is another one with each library; the key's seed gives the same order everywhere.
+/// Fisher and Yates; std::shuffle is another one in each library.
 void draw_order(uint64_t seed, std::vector<PackedText>& texts) {
   std::mt19937_64 random(seed);
   for (size_t left = texts.size(); left > 1; --left) {
@@ -103,38 +112,15 @@ void draw_order(uint64_t seed, std::vector<PackedText>& texts) {
     while (number >= limit) number = random();
     std::swap(texts[left - 1], texts[number % left]);
   }
-  for (size_t index = 0; index < texts.size(); ++index) texts[index].key.name = fmt::format("text_{:02}", index + 1);
-}
-
-std::string instructions(const Collection& collection) {
-  std::string text = fmt::format(
-      "# Judging {} texts\n\n"
-      "The texts were written by different programs. Which wrote which is hidden, and must stay so: judge what is\n"
-      "written, and guess nothing.\n\n"
-      "1. Read the brief of a text (`brief_NAME.txt`; the sheet says which it is), then the text from its first word\n"
-      "   to its last.\n"
-      "2. In a copy of `answer_sheet.json`, give each of the six items below a whole number from 0 to {}: 0 not at\n"
-      "   all, 1 hardly, 2 partly, 3 mostly, {} fully. Judge each item for itself, and all texts by one measure.\n"
-      "3. Copy the last {} characters of the text into `last_{}_characters`, as they stand; white space does not\n"
-      "   matter. It shows that you reached the end: with another ending your judgement of this text is not counted.\n"
-      "4. Leave the items of texts that you have not read as they are (`null`).\n"
-      "5. Put your name, or the model's, into `judge`. Whoever judges again uses the same name. Change no other\n"
-      "   member. `comment` is free.\n\n"
-      "| item | full marks when |\n|---|---|\n",
-      collection.texts.size(), kScoreMax, kScoreMax, kLastCharacters, kLastCharacters);
-  for (const JudgingItem& item : kJudgingItems) text += fmt::format("| `{}` | {} |\n", item.name, item.meaning);
-  text +=
-      "\nA text that goes round in circles gets 0 for `no_repetition` and what its other parts deserve elsewhere.\n\n"
-      "A model that judges gets this page, one brief, one text and the entry of that text, in a conversation of its\n"
-      "own, and answers with the filled entry as JSON and nothing else.\n";
-  return text;
+  for (size_t index = 0; index < texts.size(); ++index)
+    texts[index].key.name = fmt::format("text_{:02}", index + 1);
 }
 
 OrderedJson answer_sheet(const Collection& collection) {
   OrderedJson texts = OrderedJson::array();
   for (const PackedText& text : collection.texts) {
     OrderedJson entry = {{"text", text.key.name}, {"brief", text.key.brief}};
-    for (const JudgingItem& item : kJudgingItems) entry[item.name] = nullptr;
+    for (const char* item : kJudgingItems) entry[item] = nullptr;
     entry[fmt::format("last_{}_characters", kLastCharacters)] = "";
     entry["comment"] = "";
     texts.push_back(entry);
@@ -163,12 +149,8 @@ OrderedJson key_to_json(const Collection& collection, const JudgingOptions& opti
                      {"facts", text.facts},
                      {"facts_kept", text.facts_kept}});
   }
-  return {{"kind", "writing key"},
-          {"version", 1},
-          {"package", collection.package.id},
-          {"seed", seed},
-          {"engines", engines},
-          {"left_out", collection.package.left_out},
+  return {{"kind", "writing key"}, {"version", 1},       {"package", collection.package.id},
+          {"seed", seed},          {"engines", engines}, {"left_out", collection.package.left_out},
           {"texts", texts}};
 }
 
@@ -188,7 +170,8 @@ Result<void> check_options(const JudgingOptions& options) {
   const fs::path key = fs::weakly_canonical(options.key, error);
   const auto [end, rest] = std::mismatch(package.begin(), package.end(), key.begin(), key.end());
   if (end == package.end())
-    return Error::invalid("{}: expected a file outside of the package, found one in {}", options.key, options.package);
+    return Error::invalid("{}: expected a file outside of the package, found one in {}", options.key,
+                          options.package);
   return {};
 }
 
@@ -197,7 +180,7 @@ Result<void> write_package(const Collection& collection, const std::string& fold
     FATHOM_TRY(write_text_file(fmt::format("{}/{}.txt", folder, text.key.name), text.bytes));
   for (const WritingBrief& brief : collection.briefs)
     FATHOM_TRY(write_text_file(fmt::format("{}/brief_{}.txt", folder, brief.name), brief.text + "\n"));
-  FATHOM_TRY(write_text_file(folder + "/instructions.md", instructions(collection)));
+  FATHOM_TRY(write_text_file(folder + "/instructions.md", writing_judging().front().bytes));
   return write_json_file(folder + "/answer_sheet.json", answer_sheet(collection));
 }
 

@@ -13,18 +13,9 @@
 namespace fathom::measure {
 
 constexpr int32_t kScoreMax = 4;
-struct JudgingItem {
-  const char* name;     // in sheets
-  const char* meaning;  // for the instructions
-};
-inline constexpr std::array<JudgingItem, 6> kJudgingItems = {{
-    {"request_followed", "The text is what the brief asks for: form, length, person, tense, facts."},
-    {"consistency", "Names, places, times, objects and what people know stay the same and fit together."},
-    {"plot_and_ending", "Things happen for reasons, the tension holds, and the ending answers the beginning."},
-    {"readability", "The sentences are correct, natural and good to read in the language of the brief."},
-    {"depth", "People and their choices matter; the text says more than what happens."},
-    {"no_repetition", "Nothing is said again and again: neither words, nor sentences, nor scenes."},
-}};
+/// What each means is in judging/instructions.md, which goes into the package.
+inline constexpr std::array<const char*, 6> kJudgingItems = {"request_followed", "consistency", "plot_and_ending",
+                                                             "readability",      "depth",       "no_repetition"};
 
 struct JudgedFolder {
   std::string engine;  // what results call it
@@ -40,9 +31,9 @@ struct JudgingPackage {
 
 struct JudgingOptions {
   std::vector<JudgedFolder> folders;
-  std::string package;              // folder that does not exist, or is empty
-  std::string key;                  // file outside of the package
-  std::optional<uint64_t> seed;     // of the order; drawn from the system if not given. In the key, nowhere else
+  std::string package;           // folder that does not exist, or is empty
+  std::string key;               // file outside of the package
+  std::optional<uint64_t> seed;  // of the order; drawn from the system if not given. In the key, nowhere else
 };
 
 /// Writes text_01.txt and so on, brief_NAME.txt, answer_sheet.json and instructions.md into the package, and who

@@ -60,8 +60,8 @@ class Merger {
 
   static bool is_empty(const Json& entry) {
     if (!entry.is_object()) return false;
-    const bool has_score = std::any_of(kJudgingItems.begin(), kJudgingItems.end(), [&](const JudgingItem& item) {
-      return entry.contains(item.name) && !entry[item.name].is_null();
+    const bool has_score = std::any_of(kJudgingItems.begin(), kJudgingItems.end(), [&](const char* item) {
+      return entry.contains(item) && !entry[item].is_null();
     });
     return !has_score && (!entry.contains(kProofMember) || entry[kProofMember] == "");
   }
@@ -73,12 +73,13 @@ class Merger {
     const auto known = texts_.find(judgment.text);
     if (known == texts_.end()) members.refuse("text", "a text of the package", judgment.text);
     for (size_t item = 0; item < kItems; ++item)
-      judgment.scores[item] = static_cast<int32_t>(members.whole(kJudgingItems[item].name, 0, kScoreMax));
+      judgment.scores[item] = static_cast<int32_t>(members.whole(kJudgingItems[item], 0, kScoreMax));
     const std::string proof = members.text(kProofMember);
     if (known != texts_.end() && !proves_reading(proof, known->second->end))
       members.refuse(kProofMember, fmt::format("the end of {}", judgment.text), proof);
     if (const auto result = members.result(); !result.ok())
-      return outcome_.rejected.push_back(fmt::format("{} (judge {}, {})", result.error().message, judge, judgment.text));
+      return outcome_.rejected.push_back(
+          fmt::format("{} (judge {}, {})", result.error().message, judge, judgment.text));
     if (!taken_.emplace(judge, judgment.text).second) {
       return outcome_.rejected.push_back(
           fmt::format("{}: {} has judged {} already: the first judgement counts", where, judge, judgment.text));
@@ -122,7 +123,8 @@ EngineScore score_engine(const JudgingKey& key, const std::string& engine, const
     ++score.texts_judged;
     score.judgments += static_cast<int64_t>(judgments.size());
     for (size_t item = 0; item < kItems; ++item)
-      items[item].push_back(mean_of(judgments, [item](const Judgment& judgment) { return judgment.scores[item]; }));
+      items[item].push_back(
+          mean_of(judgments, [item](const Judgment& judgment) { return judgment.scores[item]; }));
     totals.push_back(mean_of(judgments, [](const Judgment& judgment) { return judgment.total(); }));
   }
   for (size_t item = 0; item < kItems; ++item) score.items[item] = sample_of(items[item]);
@@ -152,8 +154,8 @@ void state_limits(const JudgingKey& key, JudgingOutcome& outcome) {
     statements.push_back("No judgement counts: there are no scores.");
   } else if (outcome.total.texts == 0) {
     statements.push_back(
-        "Each text was read by one judge: nothing is known of how far judges agree, and what looks like a difference "
-        "between engines may be one between judges.");
+        "Each text was read by one judge: nothing is known of how far judges agree, and what looks like a "
+        "difference between engines may be one between judges.");
   } else if (outcome.total.texts < static_cast<int64_t>(key.texts.size())) {
     statements.push_back(fmt::format("Agreement is that of the {} of {} texts that two judges or more have read.",
                                      outcome.total.texts, key.texts.size()));
@@ -161,8 +163,8 @@ void state_limits(const JudgingKey& key, JudgingOutcome& outcome) {
   if (outcome.total.texts > 0 && std::isnan(outcome.total.alpha))
     statements.push_back("All totals are the same: agreement is not defined.");
   statements.push_back(
-      "Means and standard deviations are over texts, each text the mean of its judges; the texts of an engine are few, "
-      "and differences between engines were not tested for significance.");
+      "Means and standard deviations are over texts, each text the mean of its judges; the texts of an engine are "
+      "few, and differences between engines were not tested for significance.");
   for (const std::string& left_out : key.left_out) statements.push_back("Not judged: " + left_out + ".");
 }
 
@@ -224,7 +226,7 @@ OrderedJson to_json(const JudgingOutcome& outcome) {
   OrderedJson engines = OrderedJson::array(), agreement = OrderedJson::object(), judgments = OrderedJson::array();
   for (const EngineScore& engine : outcome.engines) {
     OrderedJson items = OrderedJson::object();
-    for (size_t item = 0; item < kItems; ++item) items[kJudgingItems[item].name] = to_json(engine.items[item]);
+    for (size_t item = 0; item < kItems; ++item) items[kJudgingItems[item]] = to_json(engine.items[item]);
     engines.push_back({{"engine", engine.engine},
                        {"texts", engine.texts},
                        {"texts_judged", engine.texts_judged},
@@ -236,25 +238,26 @@ OrderedJson to_json(const JudgingOutcome& outcome) {
                        {"total", to_json(engine.total)},
                        {"items", items}});
   }
-  for (size_t item = 0; item < kItems; ++item) agreement[kJudgingItems[item].name] = to_json(outcome.items[item]);
+  for (size_t item = 0; item < kItems; ++item) agreement[kJudgingItems[item]] = to_json(outcome.items[item]);
   for (const Judgment& judgment : outcome.judgments)
     judgments.push_back({{"judge", judgment.judge}, {"text", judgment.text}, {"scores", judgment.scores}});
-  return {{"kind", "writing scores"},
-          {"version", 1},
-          {"package", outcome.id},
-          {"judges", outcome.judges},
-          {"engines", engines},
-          {"agreement",
-           {{"measure", "Krippendorff's alpha, ordinal"}, {"total", to_json(outcome.total)}, {"items", agreement}}},
-          {"statements", outcome.statements},
-          {"rejected", outcome.rejected},
-          {"judgments", judgments}};
+  return {
+      {"kind", "writing scores"},
+      {"version", 1},
+      {"package", outcome.id},
+      {"judges", outcome.judges},
+      {"engines", engines},
+      {"agreement",
+       {{"measure", "Krippendorff's alpha, ordinal"}, {"total", to_json(outcome.total)}, {"items", agreement}}},
+      {"statements", outcome.statements},
+      {"rejected", outcome.rejected},
+      {"judgments", judgments}};
 }
 
 std::string to_markdown(const JudgingOutcome& outcome) {
   std::string text = "| engine | texts | judged | total of 24 |";
-  for (const JudgingItem& item : kJudgingItems) {
-    std::string name = item.name;
+  for (const char* item : kJudgingItems) {
+    std::string name = item;
     std::replace(name.begin(), name.end(), '_', ' ');
     text += fmt::format(" {} |", name);
   }
@@ -265,15 +268,16 @@ std::string to_markdown(const JudgingOutcome& outcome) {
     text += fmt::format("| {} | {} | {} | {} |", escaped(engine.engine), engine.texts, engine.texts_judged,
                         cell(engine.total));
     for (const Sample& item : engine.items) text += fmt::format(" {} |", cell(item));
-    text += fmt::format(" {} | {} | {} | {} |\n", engine.within_goal, engine.loops, engine.within_goal_without_loop,
-                        engine.all_facts_kept);
+    text += fmt::format(" {} | {} | {} | {} |\n", engine.within_goal, engine.loops,
+                        engine.within_goal_without_loop, engine.all_facts_kept);
   }
   text += fmt::format("| agreement (alpha) | {} | | {} |", outcome.total.texts, cell(outcome.total));
   for (const Agreement& item : outcome.items) text += fmt::format(" {} |", cell(item));
   text += " | | | |\n\n";
-  text += fmt::format("Mean ± standard deviation. {} judgements by {} judge{}. Agreement is Krippendorff's alpha for "
-                      "ordinal values.\n\n",
-                      outcome.judgments.size(), outcome.judges.size(), outcome.judges.size() == 1 ? "" : "s");
+  text += fmt::format(
+      "Mean ± standard deviation. {} judgements by {} judge{}. Agreement is Krippendorff's alpha for "
+      "ordinal values.\n\n",
+      outcome.judgments.size(), outcome.judges.size(), outcome.judges.size() == 1 ? "" : "s");
   for (const std::string& statement : outcome.statements) text += "- " + escaped(statement) + "\n";
   for (const std::string& rejected : outcome.rejected) text += "- Not counted: " + escaped(rejected) + "\n";
   return text;

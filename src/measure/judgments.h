@@ -40,9 +40,9 @@ struct JudgingOutcome {
   std::vector<std::string> statements;  // what these figures can and cannot say
 };
 
-/// Sheets that cannot be read, or are of another package, are rejected whole; entries that name an unknown text, lack
-/// an item, go beyond 0 .. 4, or show another ending are rejected alone; a judge's second judgement of a text is, too.
-/// Texts left empty are no judgements. Fails only when the key cannot be read.
+/// Sheets that cannot be read, or are of another package, are rejected whole; entries that name an unknown text,
+/// lack an item, go beyond 0 .. 4, or show another ending are rejected alone; a judge's second judgement of a text
+/// is, too. Texts left empty are no judgements. Fails only when the key cannot be read.
 Result<JudgingOutcome> merge_judgments(const std::string& key_path, const std::vector<std::string>& sheet_paths);
 
 /// Whether `copied` is the end of a text that ends with `end`, white space and the form of quotation marks apart.

@@ -156,7 +156,7 @@ TextFigures figures_of(std::string_view text) {
     rest.remove_prefix(std::max<size_t>(bytes, 1));
   }
   const std::u32string characters = characters_of(text);
-  std::u32string solid;   // without white space, as it stands
+  std::u32string solid;    // without white space, as it stands
   std::u32string letters;  // the same, Latin letters small; words are views of it
   for (const char32_t c : characters)
     if (!is_white_space(c)) solid += c;

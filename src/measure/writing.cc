@@ -79,8 +79,7 @@ void fill_times(const Generation& generation, WrittenText& text) {
   text.tokens = arrived, text.tokens_from = "arrivals";
   if (generation.claimed_output_tokens && *generation.claimed_output_tokens >= 0)
     text.tokens = *generation.claimed_output_tokens, text.tokens_from = "claim";
-  if (!generation.ids.empty())
-    text.tokens = static_cast<int64_t>(generation.ids.size()), text.tokens_from = "ids";
+  if (!generation.ids.empty()) text.tokens = static_cast<int64_t>(generation.ids.size()), text.tokens_from = "ids";
   if (arrived == 0) return;
   const int64_t first = generation.token_ns.front(), last = generation.token_ns.back();
   text.first_token_s = seconds(generation.sent_ns, first);
@@ -190,7 +189,8 @@ class Writer {
     if (is_done) {
       text.examination = examine(*record_.brief(text.brief), bytes);
       std::error_code none;
-      std::filesystem::remove(fmt::format("{}/{}_{}_unfinished.txt", campaign_.folder, text.brief, text.seed), none);
+      std::filesystem::remove(fmt::format("{}/{}_{}_unfinished.txt", campaign_.folder, text.brief, text.seed),
+                              none);
     }
     FATHOM_TRY(write_record(campaign_.folder, record_));
     say(is_done ? fmt::format("{} {}: {} {} in {:.0f} s{}", text.brief, text.seed, text.examination.length,

@@ -136,12 +136,8 @@ Result<WrittenText> text_from_json(const Json& json, const std::string& where) {
 OrderedJson to_json(const WritingSettings& settings) {
   OrderedJson briefs = OrderedJson::array();
   for (const WritingBrief& brief : settings.briefs) briefs.push_back(to_json(brief));
-  return {{"target", settings.target},
-          {"seeds", settings.seeds},
-          {"temperature", settings.temperature},
-          {"max_tokens", settings.max_tokens},
-          {"thinking", false},
-          {"briefs", briefs}};
+  return {{"target", settings.target},         {"seeds", settings.seeds}, {"temperature", settings.temperature},
+          {"max_tokens", settings.max_tokens}, {"thinking", false},       {"briefs", briefs}};
 }
 
 Result<WritingSettings> settings_from_json(const Json& json, const std::string& where) {
@@ -245,7 +241,8 @@ Result<WritingRecord> read_record(const std::string& folder) {
     if (brief == nullptr)
       return Error::invalid("{}: expected a brief of the settings, found \"{}\"", where, text.brief);
     if (!seen.emplace(text.brief, text.seed).second)
-      return Error::invalid("{}: expected each brief and seed once, found {} {} again", where, text.brief, text.seed);
+      return Error::invalid("{}: expected each brief and seed once, found {} {} again", where, text.brief,
+                            text.seed);
     FATHOM_TRY(examine_file(folder, *brief, text));
     record.texts.push_back(std::move(text));
   }
@@ -280,7 +277,8 @@ std::vector<std::string> differences(const WritingSettings& kept, const WritingS
   for (size_t brief = 0; brief < kept.briefs.size(); ++brief) {
     const OrderedJson there = to_json(kept.briefs[brief]), here = to_json(wanted.briefs[brief]);
     for (const auto& [member, value] : here.items())
-      if (there[member] != value) found.push_back(fmt::format("brief {}: another {}", wanted.briefs[brief].name, member));
+      if (there[member] != value)
+        found.push_back(fmt::format("brief {}: another {}", wanted.briefs[brief].name, member));
   }
   return found;
 }
@@ -299,9 +297,9 @@ std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& f
 }
 
 OrderedJson to_json(const TargetInfo& target) {
-  return {{"engine", target.engine},       {"driver", target.driver}, {"address", target.address},
-          {"command", target.command},     {"model", target.model},   {"pack_path", target.pack_path},
-          {"details", target.details},     {"gives_ids", target.gives_ids}};
+  return {{"engine", target.engine},   {"driver", target.driver},      {"address", target.address},
+          {"command", target.command}, {"model", target.model},        {"pack_path", target.pack_path},
+          {"details", target.details}, {"gives_ids", target.gives_ids}};
 }
 
 Result<TargetInfo> target_from_json(const Json& json, const std::string& where) {

@@ -42,10 +42,11 @@ struct WrittenText {
   TextStatus status = TextStatus::kNotRun;
   std::string error;                        // of a failed one
   std::vector<std::string> earlier_errors;  // of attempts before this one
-  std::string file, sha256;  // in the folder, and of its bytes; of a failed text, what had come of it: "" if nothing
-  std::string begun;         // UTC, ISO 8601
-  bool is_fresh = false;     // by a process that was started for it
-  double total_s = 0;        // sent -> last byte
+  std::string file,
+      sha256;             // in the folder, and of its bytes; of a failed text, what had come of it: "" if nothing
+  std::string begun;      // UTC, ISO 8601
+  bool is_fresh = false;  // by a process that was started for it
+  double total_s = 0;     // sent -> last byte
   std::optional<double> first_token_s;
   std::optional<double> generation_f1_tokens_per_s, generation_f2_tokens_per_s;  // as of a Stage
   int64_t tokens = 0;
@@ -56,8 +57,8 @@ struct WrittenText {
 };
 
 struct WritingRecord {
-  std::string program;  // that ran the campaign: "fathom 0.1.0"
-  std::string created;  // UTC, ISO 8601
+  std::string program;               // that ran the campaign: "fathom 0.1.0"
+  std::string created;               // UTC, ISO 8601
   std::optional<TargetInfo> target;  // unknown until it started once
   WritingSettings settings;
   std::vector<WrittenText> texts;  // [briefs * seeds], all seeds of the first brief first
@@ -76,8 +77,8 @@ Result<WritingRecord> read_record(const std::string& folder);
 /// Of a finished text.
 Result<std::string> read_written_text(const std::string& folder, const WrittenText& text);
 
-/// What of the settings, or of what two targets say of themselves, is not the same; empty: they agree. Addresses and
-/// commands are not compared: a port may be another one each time, and the settings name the target.
+/// What of the settings, or of what two targets say of themselves, is not the same; empty: they agree. Addresses
+/// and commands are not compared: a port may be another one each time, and the settings name the target.
 std::vector<std::string> differences(const WritingSettings& kept, const WritingSettings& wanted);
 std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found);
 

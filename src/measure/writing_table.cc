@@ -25,13 +25,13 @@ std::string text_row(const WrittenText& text) {
     return fmt::format("| {} | {} | {} | | | | | | | | | | |\n", text.brief, text.seed, error);
   }
   const TextExamination& seen = text.examination;
-  const std::string loop = !text.loop.report.found
-                               ? std::string("no")
-                               : fmt::format("{} x {} {}", text.loop.report.repeats, text.loop.report.period_tokens,
-                                             text.loop.basis == LoopBasis::kIds ? "tokens" : "characters");
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {}/{} | {:.1f} % | {:.1f} % | {} | {} | {} | {} |\n", text.brief,
-                     text.seed, text.finish_reason.empty() ? "unknown" : text.finish_reason, seen.length,
-                     seen.is_within_goal ? "yes" : "no", loop, seen.facts_kept(), seen.facts.size(),
+  const std::string loop =
+      !text.loop.report.found ? std::string("no")
+                              : fmt::format("{} x {} {}", text.loop.report.repeats, text.loop.report.period_tokens,
+                                            text.loop.basis == LoopBasis::kIds ? "tokens" : "characters");
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {}/{} | {:.1f} % | {:.1f} % | {} | {} | {} | {} |\n",
+                     text.brief, text.seed, text.finish_reason.empty() ? "unknown" : text.finish_reason,
+                     seen.length, seen.is_within_goal ? "yes" : "no", loop, seen.facts_kept(), seen.facts.size(),
                      100 * seen.figures.character_grams.share(), 100 * seen.figures.word_grams.share(),
                      words_cell(seen.figures.distinct_word_curve), cell(text.first_token_s, 2),
                      cell(text.generation_f2_tokens_per_s, 2), fmt::format("{:.0f}", text.total_s));
@@ -60,8 +60,8 @@ std::string brief_row(const WritingRecord& record, const WritingBrief& brief) {
     lengths.push_back(static_cast<double>(text.examination.length));
     if (text.generation_f2_tokens_per_s) rates.push_back(*text.generation_f2_tokens_per_s);
   }
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", brief.name, done, failed, within, loops, good,
-                     all_facts, cell(lengths, 0), cell(rates, 2));
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", brief.name, done, failed, within, loops,
+                     good, all_facts, cell(lengths, 0), cell(rates, 2));
 }
 
 }  // namespace
