@@ -127,6 +127,18 @@ void members(auto& visit, Either<Plan> auto& plan) {
   visit.required("scale", plan.scale);
 }
 
+void members(auto& visit, Either<Divergence> auto& divergence) {
+  visit.required("source", divergence.source);
+  visit.required("stage", divergence.stage);
+  visit.required("run_a", divergence.run_a);
+  visit.required("run_b", divergence.run_b);
+  visit.required("token", divergence.token);
+  visit.required("id_a", divergence.id_a);
+  visit.required("id_b", divergence.id_b);
+  visit("probability_a", divergence.probability_a);
+  visit("probability_b", divergence.probability_b);
+}
+
 void members(auto& visit, Either<PublishedFigure> auto& figure) {
   visit("source", figure.source);
   visit("stage", figure.stage);
@@ -150,6 +162,7 @@ void members(auto& visit, Either<BenchResult> auto& result) {
   visit.required("plan", result.plan);
   visit("environment", result.environment);
   visit("runs", result.runs);
+  visit("divergences", result.divergences);
   visit("published", result.published);
   visit("remarks", result.remarks);
 }
@@ -322,6 +335,12 @@ Json to_json(const BenchResult& result) {
 }
 
 Json to_json(const Run& run) { return Writer::object_of(run); }
+
+Json to_json(const TargetInfo& info) { return Writer::object_of(info); }
+
+Result<TargetInfo> target_from_json(const Json& json, const std::string& where) {
+  return Reader::read<TargetInfo>(json, where, "target");
+}
 
 Result<Run> run_from_json(const Json& json, const std::string& where) { return Reader::read<Run>(json, where, ""); }
 
