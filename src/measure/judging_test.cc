@@ -29,7 +29,7 @@ class JudgingTest : public ::testing::Test {
 
   /// A campaign of two texts; each says who wrote it in a way that only this test knows.
   void write(const std::string& name, const std::string& engine, const std::string& words = "The sea of") {
-    ScriptedTarget script;
+    WritingScript script;
     script.info.engine = engine + " 3.1";
     script.answer = [&](const GenerateRequest& request) {
       if (request.seed == 44) return Generation{.error = "killed"};
@@ -54,7 +54,7 @@ class JudgingTest : public ::testing::Test {
     return texts;
   }
 
-  TestFolder folder_;
+  WritingFolder folder_;
   JudgingOptions options_;
 };
 

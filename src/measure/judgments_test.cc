@@ -75,7 +75,7 @@ class JudgmentsTest : public ::testing::Test {
     return outcome.rejected.empty() ? "" : outcome.rejected[0].substr(sheets_[0].size());
   }
 
-  TestFolder folder_;
+  WritingFolder folder_;
   std::string key_;
   std::vector<std::string> sheets_;
 };

@@ -132,25 +132,29 @@ class Writer {
     text = {.brief = text.brief, .seed = text.seed, .earlier_errors = std::move(errors), .begun = utc_now()};
     say(fmt::format("{} {}: begun", text.brief, text.seed));
     const std::unique_ptr<Target> target = make_target_();
-    auto started = target->start();
-    std::string bytes;
-    if (started.ok()) {
-      failed_starts_ = 0;
-      // Without a look at the target nothing may be written under its name.
-      if (const auto known = check_target(*started); !known.ok()) {
-        target->stop();
-        return known.error();
-      }
-      text.is_fresh = started->address.empty() || !started->command.empty();
-      if (!text.is_fresh) target->clear_state();
-      bytes = generate(*target, text);
-    } else {
-      ++failed_starts_;
-      text.status = TextStatus::kFailed;
-      text.error = "the target did not start: " + started.error().message;
-    }
+    const Result<std::string> bytes = write_with(*target, text);
     target->stop();
-    return keep(text, bytes);
+    FATHOM_TRY(bytes.ok() ? Result<void>() : Result<void>(bytes.error()));
+    return keep(text, *bytes);
+  }
+
+  /// What came of the text. Fails only when nothing may be written in this folder.
+  Result<std::string> write_with(Target& target, WrittenText& text) {
+    text.status = TextStatus::kFailed;
+    const auto started = target.start();
+    if (!started.ok()) {
+      ++failed_starts_;
+      text.error = "the target did not start: " + started.error().message;
+      return std::string();
+    }
+    failed_starts_ = 0;
+    FATHOM_TRY(check_target(*started));
+    text.is_fresh = started->address.empty() || !started->command.empty();
+    if (!text.is_fresh) target.clear_state();
+    // On the disk until the text is there: a campaign that is killed leaves a mark, too.
+    text.error = "the campaign ended while it was written";
+    FATHOM_TRY(write_record(campaign_.folder, record_));
+    return generate(target, text);
   }
 
   Result<void> check_target(const TargetInfo& found) {

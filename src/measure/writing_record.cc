@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "measure/json_members.h"
+#include "measure/result.h"
 
 namespace fathom::measure {
 namespace {
@@ -211,7 +212,7 @@ Result<void> write_record(const std::string& folder, const WritingRecord& record
                       {"version", 1},
                       {"program", record.program},
                       {"created", record.created},
-                      {"target", record.target ? to_json(*record.target) : OrderedJson(nullptr)},
+                      {"target", record.target ? OrderedJson(to_json(*record.target)) : OrderedJson(nullptr)},
                       {"settings", to_json(record.settings)},
                       {"texts", OrderedJson::array()}};
   for (const WrittenText& text : record.texts) json["texts"].push_back(to_json(text, *record.brief(text.brief)));
@@ -230,7 +231,7 @@ Result<WritingRecord> read_record(const std::string& folder) {
   const Json& texts = members.array("texts");
   FATHOM_TRY(members.result());
   if (json.contains("target") && !json["target"].is_null()) {
-    FATHOM_ASSIGN(record.target, target_from_json(json["target"], members.place("target")));
+    FATHOM_ASSIGN(record.target, target_from_json(json["target"], path));
   }
   FATHOM_ASSIGN(record.settings, settings_from_json(settings, members.place("settings")));
   std::set<std::pair<std::string, uint64_t>> seen;
@@ -294,27 +295,6 @@ std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& f
   compare("pack", kept.pack_path, found.pack_path);
   compare("details", kept.details, found.details);
   return result;
-}
-
-OrderedJson to_json(const TargetInfo& target) {
-  return {{"engine", target.engine},   {"driver", target.driver},      {"address", target.address},
-          {"command", target.command}, {"model", target.model},        {"pack_path", target.pack_path},
-          {"details", target.details}, {"gives_ids", target.gives_ids}};
-}
-
-Result<TargetInfo> target_from_json(const Json& json, const std::string& where) {
-  JsonMembers members(json, where);
-  TargetInfo target;
-  target.engine = members.text("engine");
-  target.driver = members.text("driver");
-  target.address = members.text("address");
-  target.command = members.text("command");
-  target.model = members.text("model");
-  target.pack_path = members.text("pack_path");
-  target.details = members.text("details");
-  target.gives_ids = members.flag("gives_ids");
-  FATHOM_TRY(members.result());
-  return target;
 }
 
 }  // namespace fathom::measure

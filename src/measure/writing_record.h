@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -84,8 +83,5 @@ std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& f
 
 /// Two tables in Markdown: a line a text, and a line a brief.
 std::string writing_table(const WritingRecord& record);
-
-nlohmann::ordered_json to_json(const TargetInfo& target);
-Result<TargetInfo> target_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace fathom::measure

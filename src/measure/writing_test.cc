@@ -32,8 +32,8 @@ class WritingTest : public ::testing::Test {
   }
   nlohmann::json json() const { return nlohmann::json::parse(text_of("writing.json")); }
 
-  TestFolder folder_;
-  ScriptedTarget script_;
+  WritingFolder folder_;
+  WritingScript script_;
   WritingCampaign campaign_;
   std::vector<std::string> lines_;
 };
@@ -179,6 +179,28 @@ TEST_F(WritingTest, AStopDuringATextIsNoFaultOfTheTarget) {
   EXPECT_EQ(record->texts[1].status, TextStatus::kNotRun);
 }
 
+TEST_F(WritingTest, ACampaignThatIsKilledLeavesAMark) {
+  script_.answer = [this](const GenerateRequest& request) {
+    if (request.seed == 43)
+      std::filesystem::copy_file(record_path(campaign_.folder), folder_.path("as_killed.json"));
+    return whole_answer("The sea was calm.");
+  };
+  campaign_.settings.briefs.pop_back();
+  ASSERT_TRUE(run().ok());
+  const auto again = [&] {
+    std::filesystem::copy_file(folder_.path("as_killed.json"), record_path(campaign_.folder),
+                               std::filesystem::copy_options::overwrite_existing);
+    return run_writing(factory_of(script_), campaign_);
+  };
+  script_.answer = [](const GenerateRequest&) { return whole_answer("The sea was calm."); };
+  const auto record = again();
+  ASSERT_TRUE(record.ok()) << record.error().message;
+  EXPECT_EQ(script_.requests.size(), 3u);
+  EXPECT_TRUE(record->texts[0].earlier_errors.empty());
+  EXPECT_EQ(record->texts[1].earlier_errors,
+            (std::vector<std::string>{"the campaign ended while it was written"}));
+}
+
 TEST_F(WritingTest, RefusesAFolderOfOtherSettingsAndSaysWhatDiffers) {
   ASSERT_TRUE(run().ok());
   const std::string before = text_of("writing.json");
@@ -256,7 +278,7 @@ TEST_F(WritingTest, AServerThatRanAlreadyIsClearedAndSaidToBeNotFresh) {
 
 TEST_F(WritingTest, OneCampaignAtATimeUsesAFolder) {
   script_.answer = [this](const GenerateRequest&) {
-    ScriptedTarget other = {.answer = [](const GenerateRequest&) { return whole_answer("no"); }};
+    WritingScript other = {.answer = [](const GenerateRequest&) { return whole_answer("no"); }};
     const auto second = run_writing(factory_of(other), campaign_);
     EXPECT_FALSE(second.ok());
     EXPECT_EQ(second.error().message, campaign_.folder + ": another campaign is writing there");
@@ -294,6 +316,7 @@ TEST_F(WritingTest, ADamagedRecordIsRefusedAndNamesTheMember) {
             ": texts[0]: file: expected a name without folders, found \"../../secret\"");
   EXPECT_EQ(refusal("/texts/0/loop/looked_for_in", "words"),
             ": texts[0]: loop: looked_for_in: expected \"ids\" or \"characters\", found \"words\"");
+  EXPECT_EQ(refusal("/target/model", 7).find(": target"), 0u) << refusal("/target/model", 7);
   EXPECT_EQ(refusal("/settings/briefs/0/facts", 1), ": settings: briefs[0]: facts: expected an array, found 1");
 }
 

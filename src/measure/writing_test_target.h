@@ -14,7 +14,7 @@
 namespace fathom::measure {
 
 /// What all targets of a test share.
-struct ScriptedTarget {
+struct WritingScript {
   TargetInfo info{.engine = "scripted 1", .driver = "test", .model = "tale", .pack_path = "/packs/tale"};
   std::string start_error;  // of every start
   std::function<Generation(const GenerateRequest&)> answer;
@@ -31,10 +31,10 @@ inline Generation whole_answer(std::string text, std::vector<int32_t> ids = {5, 
   return generation;
 }
 
-inline TargetFactory factory_of(ScriptedTarget& script) {
+inline TargetFactory factory_of(WritingScript& script) {
   class Made final : public Target {
    public:
-    explicit Made(ScriptedTarget& script) : script_(script) { ++script.made; }
+    explicit Made(WritingScript& script) : script_(script) { ++script.made; }
     Result<TargetInfo> start() override {
       ++script_.started;
       if (!script_.start_error.empty()) return Error::state("{}", script_.start_error);
@@ -52,21 +52,21 @@ inline TargetFactory factory_of(ScriptedTarget& script) {
     ProcessUsage usage() override { return {}; }
 
    private:
-    ScriptedTarget& script_;
+    WritingScript& script_;
   };
   return [&script] { return std::make_unique<Made>(script); };
 }
 
 /// A folder that goes away with the test.
-class TestFolder {
+class WritingFolder {
  public:
-  TestFolder() {
+  WritingFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "fathom_writing_XXXXXX").string();
     path_ = ::mkdtemp(name.data()) != nullptr ? name : "";
   }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
+  ~WritingFolder() { std::filesystem::remove_all(path_); }
+  WritingFolder(const WritingFolder&) = delete;
+  WritingFolder& operator=(const WritingFolder&) = delete;
   std::string path(const std::string& name) const { return path_ + "/" + name; }
 
  private:
