@@ -114,7 +114,7 @@ TEST_F(CampaignTest, ARunThatAlwaysFailsIsExcludedAfterTheLastAttempt) {
   const Result<BenchResult> result = run();
   ASSERT_TRUE(result.ok()) << result.error().message;
   ASSERT_EQ(result->runs.size(), 8u);
-  for (const Run& failed : result->runs) EXPECT_TRUE(failed.is_excluded);
+  for (const auto& failed : result->runs) EXPECT_TRUE(failed.is_excluded);
 }
 
 TEST_F(CampaignTest, DisturbedRunsAreMarkedAndRepeatedOnlyByRule) {

@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"overcached", [](Generation& seen) { seen.claimed_cached_tokens = 100'000; }, "claimed 100000"},
         Fault{"negative", [](Generation& seen) { seen.claimed_cached_tokens = -1; }, "claimed -1"},
         Fault{"lateprefill", [](Generation& seen) { seen.prefill_end_ns = seen.token_ns[1]; }, "end of prefill"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& fault) { return std::string(fault.param.name); });
 
 TEST(Protocol, ATargetThatDoesNotStartOrGreetLeavesMarkedStages) {
   const Outcome dead = run_with({.start_error = "no such file"});
