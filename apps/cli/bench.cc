@@ -52,6 +52,7 @@ Command add_bench(CLI::App& app) {
   command->require_subcommand(1);
   const std::vector<Command> commands = {add_bench_protocol(*command), add_bench_decode(*command), add_bench_prefill(*command),
                                          add_bench_load(*command),     add_bench_serve(*command),  add_bench_report(*command),
+                                         add_bench_writing(*command),  add_bench_blind(*command),  add_bench_unblind(*command),
                                          add_bench_worker(*command)};
   return {command, [commands] {
             for (const Command& chosen : commands)

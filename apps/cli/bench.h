@@ -11,6 +11,9 @@ Command add_bench_prefill(CLI::App& bench);
 Command add_bench_load(CLI::App& bench);
 Command add_bench_serve(CLI::App& bench);
 Command add_bench_report(CLI::App& bench);
+Command add_bench_writing(CLI::App& bench);
+Command add_bench_blind(CLI::App& bench);
+Command add_bench_unblind(CLI::App& bench);
 /// Hidden: the process that a local target starts.
 Command add_bench_worker(CLI::App& bench);
 

@@ -8,5 +8,7 @@ namespace fathom {
 std::span<const EmbeddedFile> measuring_texts();
 std::span<const EmbeddedFile> bench_drivers();
 std::span<const EmbeddedFile> published_result_files();
+std::span<const EmbeddedFile> writing_briefs();
+std::span<const EmbeddedFile> writing_judging();
 
 }  // namespace fathom
