@@ -81,19 +81,23 @@ void close_all_but(int first, int second) {
   }
 }
 
-[[noreturn]] void become_command(const char* command, const sigset_t& mask) {
+[[noreturn]] void become_command(const char* command) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // should the guardian be killed
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  sigset_t nothing;
+  ::sigemptyset(&nothing);
+  ::sigprocmask(SIG_SETMASK, &nothing, nullptr);
   ::execl("/bin/sh", "sh", "-c", command, nullptr);
   ::_exit(127);
 }
 
 /// Ends the command's group and what is left of it elsewhere: orphans become children of this process and are
 /// found one generation after the other.
-void end_all(pid_t command) {
+void end_all(pid_t command, int line, bool is_told) {
   ::kill(-command, SIGKILL);
+  siginfo_t info;
+  ::waitid(P_PID, static_cast<id_t>(command), &info, WEXITED | WNOWAIT);
+  has_ended(command, line, is_told);
   ::waitpid(command, nullptr, 0);
   while (signal_children(SIGKILL)) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
@@ -101,8 +105,9 @@ void end_all(pid_t command) {
   }
 }
 
-/// Waits for the end of the command and for a word on `line`, which says how long it may take to end.
-void watch(pid_t command, int line, int endings) {
+/// Waits for the end of the command and for a word on `line`, which says how long it may take to end. Returns
+/// whether its ending has been told.
+bool watch(pid_t command, int line, int endings) {
   pollfd watched[2] = {{line, POLLIN, 0}, {endings, POLLIN, 0}};
   bool is_told = false, asked = false;
   int64_t kill_ns = 0;
@@ -119,32 +124,32 @@ void watch(pid_t command, int line, int endings) {
     kill_ns = monotonic_ns() + grace_ns;
     ::kill(-command, SIGTERM);
   }
+  return is_told;
 }
 
 [[noreturn]] void guard(const char* command, int log, int line) {
-  // Signals of the terminal are for the program; this process ends by its line only.
+  // This process ends by its line only; a terminal's signals are for the program.
   ::setsid();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
   ::dup2(log, 1);
   ::dup2(log, 2);
   close_all_but(log, line);
-  sigset_t child, nothing;
-  ::sigemptyset(&nothing);
+  sigset_t child;
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
-  for (const int number : {SIGTERM, SIGHUP, SIGINT, SIGPIPE}) ::signal(number, SIG_IGN);
-  ::signal(SIGCHLD, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &child, nullptr);
   const int endings = ::signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+  // All signals are blocked here and stay so. The command, which begins the same way, finds none missing that came
+  // before its first instruction.
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   const pid_t pid = ::fork();
-  if (pid == 0) become_command(command, nothing);
+  if (pid == 0) become_command(command);
   if (pid > 0) ::setpgid(pid, pid);  // whoever of the two comes first
   const GuardianMessage begun{pid > 0 ? pid : -errno};
   (void)!::send(line, &begun, sizeof begun, MSG_NOSIGNAL);
   if (pid < 0) ::_exit(1);
-  watch(pid, line, endings);
-  end_all(pid);
+  const bool is_told = watch(pid, line, endings);
+  end_all(pid, line, is_told);
   ::_exit(0);
 }
 
@@ -177,7 +182,8 @@ std::string with_port(std::string command, int port) {
   return command;
 }
 
-Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& command, const std::string& log_path) {
+Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& command,
+                                                          const std::string& log_path) {
   const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return Error::io("log {}: {}", log_path, std::strerror(errno));
   int ends[2];
@@ -190,11 +196,15 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::string& com
   child->log_path_ = log_path;
   child->log_begin_ = ::lseek(log, 0, SEEK_END);
   child->line_ = ends[0];
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   child->guardian_ = ::fork();
   if (child->guardian_ == 0) {
     ::close(ends[0]);
     guard(command.c_str(), log, ends[1]);
   }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(ends[1]);
   ::close(log);
   GuardianMessage begun;
@@ -251,7 +261,8 @@ std::string ChildProcess::log_tail(size_t lines) const {
   text.resize(static_cast<size_t>(file.gcount()));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   size_t from = text.size();
-  for (size_t left = lines; left > 0 && from != std::string::npos && from > 0; --left) from = text.rfind('\n', from - 1);
+  for (size_t left = lines; left > 0 && from != std::string::npos && from > 0; --left)
+    from = text.rfind('\n', from - 1);
   return from == std::string::npos || from == 0 ? text : text.substr(from + 1);
 }
 
@@ -290,7 +301,8 @@ std::optional<std::string> output_of(const std::vector<std::string>& arguments, 
   bool whole = false;
   const auto until = std::chrono::steady_clock::now() + limit;
   while (failed == 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     pollfd watched{ends[0], POLLIN, 0};
     if (left.count() <= 0 || ::poll(&watched, 1, static_cast<int>(left.count())) <= 0) break;
     std::array<char, 4096> buffer;

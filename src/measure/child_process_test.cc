@@ -64,8 +64,9 @@ TEST(ChildProcess, ADeathIsToldWithTheEndOfTheLog) {
   ASSERT_TRUE(child.ok());
   const auto waited = (*child)->wait_ready([] { return false; }, 600s);
   ASSERT_FALSE(waited.ok());
-  EXPECT_EQ(waited.error().message,
-            fmt::format("the server ended with exit status 7; the end of its log ({}):\nloading\nno such model", log));
+  EXPECT_EQ(
+      waited.error().message,
+      fmt::format("the server ended with exit status 7; the end of its log ({}):\nloading\nno such model", log));
 }
 
 TEST(ChildProcess, ACommandThatDoesNotExistIsADeath) {
@@ -154,6 +155,15 @@ TEST(ChildProcess, TwoDoNotHoldEachOther) {
   first.process.reset();
   EXPECT_FALSE(is_alive(pid));
   EXPECT_FALSE(second.process->ending().has_value());
+}
+
+// The signal comes before, while or after the command begins; it always ends it.
+TEST(ChildProcess, CanBeStoppedAtItsFirstInstruction) {
+  for (int round = 0; round < 20; ++round) {
+    Child child("exec sleep 1000");
+    child.process->stop(600s);
+    EXPECT_EQ(child.process->ending(), "signal 15 (Terminated)");
+  }
 }
 
 TEST(ChildProcess, NeedsALogThatCanBeWritten) {

@@ -116,8 +116,8 @@ DisturbanceSample sample_disturbance(const std::string& root) {
   sample.system = read_system_usage(root);
   if (root.empty()) {
     sample.cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-    if (const auto csv = output_of({"nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"},
-                                   kNvidiaLimit))
+    if (const auto csv = output_of(
+            {"nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"}, kNvidiaLimit))
       sample.gpu_users = parse_gpu_users(*csv);
   }
   return sample;

@@ -134,12 +134,14 @@ class Members {
   std::set<std::string> known_;
 };
 
-Result<void> read_time(Members& stream, const std::string& name, std::optional<JsonPointer>& into, double& unit_s) {
+Result<void> read_time(Members& stream, const std::string& name, std::optional<JsonPointer>& into,
+                       double& unit_s) {
   std::optional<JsonPointer> seconds;
   FATHOM_TRY(stream.pointer(name + "_ms", into));
   FATHOM_TRY(stream.pointer(name + "_s", seconds));
   if (into && seconds)
-    return Error::invalid("{}: expected only one of {}_ms and {}_s, found both", stream.place(name + "_s"), name, name);
+    return Error::invalid("{}: expected only one of {}_ms and {}_s, found both", stream.place(name + "_s"), name,
+                          name);
   unit_s = into ? 1e-3 : 1;
   if (seconds) into = seconds;
   return {};
@@ -323,7 +325,8 @@ Json value_of(const std::string& placeholder, const RequestValues& values) {
 
 Result<Driver> parse_driver(std::string_view text, const std::string& where) {
   if (json_is_deeper_than(text, kPackJsonDepthMax))
-    return Error::invalid("{}: expected a driver file, found JSON nested deeper than {}", where, kPackJsonDepthMax);
+    return Error::invalid("{}: expected a driver file, found JSON nested deeper than {}", where,
+                          kPackJsonDepthMax);
   Json json;
   try {
     json = Json::parse(text);
@@ -356,7 +359,8 @@ Result<Driver> load_driver(const std::string& name_or_path) {
   if (name_or_path.find_first_of("/.") == std::string::npos) {
     std::string names;
     for (const std::string& name : embedded_driver_names()) names += (names.empty() ? "" : ", ") + name;
-    return Error::not_found("driver: expected one of {}, or the path of a file, found \"{}\"", names, name_or_path);
+    return Error::not_found("driver: expected one of {}, or the path of a file, found \"{}\"", names,
+                            name_or_path);
   }
   FATHOM_ASSIGN(const std::string text, read_text_file(name_or_path, kDriverBytesMax));
   return parse_driver(text, name_or_path);

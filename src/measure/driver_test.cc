@@ -18,12 +18,14 @@ Json valid() {
     "model": {"path": "/v1/models", "pointer": "/data/0/id"},
     "capabilities": {"takes_ids": true, "gives_ids": true, "gives_logprobs": true, "continues_exactly": false},
     "completion": {
-      "path": "/c", "body": {"prompt": "{ids_or_text}", "n": "{max_tokens}"}, "when_ignore_eos": {"ignore_eos": true},
+      "path": "/c", "body": {"prompt": "{ids_or_text}", "n": "{max_tokens}"},
+      "when_ignore_eos": {"ignore_eos": true},
       "stream": {"end": "[DONE]", "ids": "/ids", "text": ["/a", "/b"], "prefill_ms": "/t", "decode_s": "/d",
                  "prefill_done": "/p/0", "prefill_total": "/p/1"}
     },
     "clear": {"method": "POST", "path": "/clear", "body": {}},
-    "logprobs": {"path": "/c", "body": {"prompt": "{ids}", "k": "{count}"}, "entries": "/top", "id": "/1", "logprob": "/0"},
+    "logprobs": {"path": "/c", "body": {"prompt": "{ids}", "k": "{count}"}, "entries": "/top", "id": "/1",
+                 "logprob": "/0"},
     "tokenize": {"path": "/tokenize", "body": {"content": "{text}"}, "ids": "/tokens"}
   })");
 }
@@ -67,15 +69,19 @@ TEST(Driver, NamesTheFileTheMemberWhatWasExpectedAndFound) {
       {"/source/all", 1, "x.json: source.all: expected a string that is not empty, found 1"},
       {"/unconfirmed", "x", "x.json: unconfirmed: expected a list of strings, found \"x\""},
       {"/ready/path", "health", "x.json: ready.path: expected a path that begins with /, found \"health\""},
-      {"/version/pointer", "/a~2", "x.json: version.pointer: expected a JSON pointer, such as /choices/0/text, found "
-                                   "\"/a~2\""},
+      {"/version/pointer", "/a~2",
+       "x.json: version.pointer: expected a JSON pointer, such as /choices/0/text, found "
+       "\"/a~2\""},
       {"/capabilities/takes_ids", 1, "x.json: capabilities.takes_ids: expected true or false, found 1"},
-      {"/completion/stream/end", "DONE", "x.json: completion.stream.end: expected \"[DONE]\" or a JSON pointer, found "
-                                         "\"DONE\""},
-      {"/completion/stream/text", Json(5), "x.json: completion.stream.text: expected a JSON pointer, such as "
-                                           "/choices/0/text, found 5"},
-      {"/completion/stream/prefill_s", "/x", "x.json: completion.stream.prefill_s: expected only one of prefill_ms and "
-                                             "prefill_s, found both"},
+      {"/completion/stream/end", "DONE",
+       "x.json: completion.stream.end: expected \"[DONE]\" or a JSON pointer, found "
+       "\"DONE\""},
+      {"/completion/stream/text", Json(5),
+       "x.json: completion.stream.text: expected a JSON pointer, such as "
+       "/choices/0/text, found 5"},
+      {"/completion/stream/prefill_s", "/x",
+       "x.json: completion.stream.prefill_s: expected only one of prefill_ms and "
+       "prefill_s, found both"},
       {"/completion/stream/idz", "/x", nullptr},
       {"/completion/body", Json::array(), "x.json: completion.body: expected an object, found []"},
       {"/completion/body/prompt", "{prompt}", nullptr},
@@ -86,11 +92,13 @@ TEST(Driver, NamesTheFileTheMemberWhatWasExpectedAndFound) {
     Json json = valid();
     json[JsonPointer(pointer)] = value;
     const std::string error = error_of(json);
-    if (expected != nullptr) EXPECT_EQ(error, expected) << pointer;
+    EXPECT_NE(error, "") << pointer;
+    EXPECT_EQ(error, expected == nullptr ? error : expected) << pointer;
   }
   Json json = valid();
   json["completion"]["stream"]["idz"] = "/x";
-  EXPECT_TRUE(error_of(json).starts_with("x.json: completion.stream.idz: expected one of cached_tokens, decode_ms,"));
+  EXPECT_TRUE(
+      error_of(json).starts_with("x.json: completion.stream.idz: expected one of cached_tokens, decode_ms,"));
   EXPECT_TRUE(error_of(json).ends_with(", found this name")) << error_of(json);
   json = valid();
   json["completion"]["body"]["deep"] = {{"prompt", "{prompt}"}};
@@ -107,8 +115,9 @@ TEST(Driver, NamesWhatIsMissing) {
       {"capabilities", "x.json: capabilities: expected an object, found nothing"},
       {"completion", "x.json: expected completion, chat or both, found neither"},
       {"clear", "x.json: clear: expected an object, or null where there is no way, found nothing"},
-      {"logprobs", "x.json: logprobs: expected it exactly where capabilities.gives_logprobs is true, found nothing "
-                   "with true"}};
+      {"logprobs",
+       "x.json: logprobs: expected it exactly where capabilities.gives_logprobs is true, found nothing "
+       "with true"}};
   for (const auto& [name, expected] : cases) {
     Json json = valid();
     json.erase(name);
@@ -116,14 +125,17 @@ TEST(Driver, NamesWhatIsMissing) {
   }
   Json json = valid();
   json["completion"]["stream"].erase("ids");
-  EXPECT_EQ(error_of(json), "x.json: capabilities.gives_ids: expected false without completion.stream.ids, found true");
+  EXPECT_EQ(error_of(json),
+            "x.json: capabilities.gives_ids: expected false without completion.stream.ids, found true");
   json = valid();
   json["completion"]["stream"].erase("prefill_total");
-  EXPECT_EQ(error_of(json), "x.json: completion.stream.prefill_total: expected both prefill_done and prefill_total or "
-                            "neither, found one");
+  EXPECT_EQ(error_of(json),
+            "x.json: completion.stream.prefill_total: expected both prefill_done and prefill_total or "
+            "neither, found one");
   json = valid();
   json["completion"]["body"]["prompt"] = "{text}";
-  EXPECT_TRUE(error_of(json).starts_with("x.json: completion.body: expected \"{ids}\" or \"{ids_or_text}\" in it"));
+  EXPECT_TRUE(
+      error_of(json).starts_with("x.json: completion.body: expected \"{ids}\" or \"{ids_or_text}\" in it"));
 }
 
 TEST(Driver, RefusesWhatIsNoObject) {
@@ -134,14 +146,16 @@ TEST(Driver, RefusesWhatIsNoObject) {
 }
 
 TEST(Driver, FillsPlaceholdersAndLeavesOutWhatHasNoValue) {
-  const Json body = Json::parse(R"({"a": "{ids}", "b": "{text}", "c": "{ids_or_text}", "d": {"e": "{max_tokens}", "f": "{seed}"},
+  const Json body =
+      Json::parse(R"({"a": "{ids}", "b": "{text}", "c": "{ids_or_text}", "d": {"e": "{max_tokens}", "f": "{seed}"},
       "g": [{"h": "{text}"}, "{model}", "plain"], "i": null, "t": "{temperature}", "k": "{count}"})");
   RequestValues values;
   values.ids = {5, 6};
   values.max_tokens = 7;
   values.temperature = 0.5;
   values.seed = UINT64_MAX;
-  EXPECT_EQ(fill_body(body, values), Json::parse(R"({"a": [5, 6], "c": [5, 6], "d": {"e": 7, "f": 18446744073709551615},
+  EXPECT_EQ(fill_body(body, values),
+            Json::parse(R"({"a": [5, 6], "c": [5, 6], "d": {"e": 7, "f": 18446744073709551615},
       "g": [{}, "plain"], "i": null, "t": 0.5})"));
   values.ids.reset();
   values.text = "x";
@@ -176,8 +190,9 @@ TEST(Driver, IsLoadedFromAFileToo) {
   EXPECT_EQ(driver->name, "test");
   const auto unknown = load_driver("nonsense");
   ASSERT_FALSE(unknown.ok());
-  EXPECT_EQ(unknown.error().message, "driver: expected one of ds4, fathom, llama_cpp, mlx_serve, omlx, openai, sglang, "
-                                     "vllm, or the path of a file, found \"nonsense\"");
+  EXPECT_EQ(unknown.error().message,
+            "driver: expected one of ds4, fathom, llama_cpp, mlx_serve, omlx, openai, sglang, "
+            "vllm, or the path of a file, found \"nonsense\"");
   EXPECT_FALSE(load_driver("./missing.json").ok());
 }
 

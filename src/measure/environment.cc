@@ -100,7 +100,8 @@ std::string virtualisation(const std::string& root, const std::string& cpuinfo) 
   if (!hypervisor.empty()) return hypervisor;
   const std::string vendor = line_of(root + "/sys/class/dmi/id/sys_vendor");
   const std::string product = line_of(root + "/sys/class/dmi/id/product_name");
-  for (const char* known : {"QEMU", "KVM", "VMware", "VirtualBox", "Xen", "Virtual Machine", "Google Compute Engine"})
+  for (const char* known :
+       {"QEMU", "KVM", "VMware", "VirtualBox", "Xen", "Virtual Machine", "Google Compute Engine"})
     if ((vendor + " " + product).find(known) != std::string::npos) return joined({vendor, product}, " ");
   const std::string flags = " " + value_of(cpuinfo, "flags", ':') + " ";
   return flags.find(" hypervisor ") != std::string::npos ? "a virtual machine" : "";
@@ -157,8 +158,10 @@ Environment read_environment(const std::string& root) {
   read_cpu(cpuinfo, root, environment);
   const std::string release = read_small_file(root + "/etc/os-release").value_or("");
   environment.os = value_of(release, "PRETTY_NAME", '=');
-  environment.kernel = joined({line_of(root + "/proc/sys/kernel/ostype"), line_of(root + "/proc/sys/kernel/osrelease"),
-                               line_of(root + "/proc/sys/kernel/arch")}, " ");
+  environment.kernel =
+      joined({line_of(root + "/proc/sys/kernel/ostype"), line_of(root + "/proc/sys/kernel/osrelease"),
+              line_of(root + "/proc/sys/kernel/arch")},
+             " ");
   if (utsname name{}; root.empty() && ::uname(&name) == 0)
     environment.kernel = joined({name.sysname, name.release, name.machine}, " ");
   const auto memory = read_small_file(root + "/proc/meminfo");
@@ -171,8 +174,8 @@ Environment read_environment(const std::string& root) {
                               }(),
                               supply(root)}, ", ");
   if (root.empty()) {
-    const auto csv = output_of({"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"},
-                               kNvidiaLimit);
+    const auto csv = output_of(
+        {"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"}, kNvidiaLimit);
     if (csv) environment.gpu = gpu_text(*csv);
   }
   add_more(environment, "transparent_hugepages",
@@ -196,8 +199,8 @@ SystemUsage read_system_usage(const std::string& root) {
   std::istringstream disks(read_small_file(root + "/proc/diskstats").value_or(""));
   for (std::string line; std::getline(disks, line);) {
     std::istringstream fields(line);
-    int64_t major = 0, minor = 0, reads = 0, merged = 0, read_sectors = 0, read_ms = 0, writes = 0, writes_merged = 0,
-            written_sectors = 0;
+    int64_t major = 0, minor = 0, reads = 0, merged = 0, read_sectors = 0, read_ms = 0, writes = 0,
+            writes_merged = 0, written_sectors = 0;
     std::string name;
     fields >> major >> minor >> name >> reads >> merged >> read_sectors >> read_ms >> writes >> writes_merged >>
         written_sectors;

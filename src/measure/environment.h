@@ -7,8 +7,8 @@
 
 namespace fathom::measure {
 
-/// `root` is put before every path: "" for this machine, a folder of a test otherwise. With "", nvidia-smi is asked
-/// too, if it is there, for a few seconds at most.
+/// `root` is put before every path: "" for this machine, a folder of a test otherwise. With "", nvidia-smi is
+/// asked too, if it is there, for a few seconds at most.
 Environment read_environment(const std::string& root = "");
 SystemUsage read_system_usage(const std::string& root = "");
 

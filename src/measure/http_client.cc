@@ -137,7 +137,9 @@ class CurlClient final : public HttpClient {
     curl_easy_getinfo(easy_.get(), CURLINFO_CONTENT_TYPE, &type);
     return type == nullptr ? "no content type" : type;
   }
-  bool is_event_stream() const { return status() / 100 == 2 && content_type().starts_with("text/event-stream"); }
+  bool is_event_stream() const {
+    return status() / 100 == 2 && content_type().starts_with("text/event-stream");
+  }
 
   List headers() const {
     curl_slist* list = nullptr;
@@ -208,8 +210,8 @@ class CurlClient final : public HttpClient {
         return fmt::format("time limit: no end of the answer after {} s", double(call.time_limit.count()) / 1e3);
       if (silence_ms <= 0)
         return fmt::format("silence: not one byte for {} s", double(call.silence_limit.count()) / 1e3);
-      curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(std::min<int64_t>({whole_ms, silence_ms, 60'000})),
-                      nullptr);
+      curl_multi_poll(multi_.get(), nullptr, 0,
+                      static_cast<int>(std::min<int64_t>({whole_ms, silence_ms, 60'000})), nullptr);
     }
   }
 

@@ -99,7 +99,8 @@ bool respond(int socket, int status, const std::string& body, const std::string&
   return true;
 }
 
-const std::string kStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+const std::string kStreamHead =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 std::string chunk(const std::string& text) { return fmt::format("{:x}\r\n{}\r\n", text.size(), text); }
 std::string event(const std::string& data) { return chunk("data: " + data + "\n\n"); }
 const std::string kLastChunk = "0\r\n\r\n";
@@ -176,11 +177,13 @@ TEST(HttpClient, RefusesWhatIsNoJsonNoStreamOrTooLarge) {
   std::string body = "nonsense";
   TestServer server([&](int socket, const std::string&) { return respond(socket, 200, body); });
   const auto client = client_of(server.url());
-  EXPECT_EQ(client->fetch_json({.path = "/x", .body = "{}"}).error().message, "not JSON: POST /x answered nonsense");
+  EXPECT_EQ(client->fetch_json({.path = "/x", .body = "{}"}).error().message,
+            "not JSON: POST /x answered nonsense");
   EXPECT_TRUE(stream(*client).end.error.starts_with(
       "no stream: expected text/event-stream, found application/json: nonsense"));
   body.assign(9000, ' ');
-  EXPECT_TRUE(client->fetch({.path = "/x"}).error().message.starts_with("answer too large: expected at most 8192"));
+  EXPECT_TRUE(
+      client->fetch({.path = "/x"}).error().message.starts_with("answer too large: expected at most 8192"));
 }
 
 TEST(HttpClient, SaysThatNobodyListens) {
@@ -272,7 +275,9 @@ TEST(HttpClient, TimesLieBetweenSendings) {
   EXPECT_LE(end.sent_ns, received_ns);
   for (size_t number = 0; number < arrived_ns.size(); ++number) {
     EXPECT_LE(sent_ns[number], arrived_ns[number]);
-    if (number + 1 < sent_ns.size()) EXPECT_LE(arrived_ns[number], sent_ns[number + 1]);
+    if (number + 1 < sent_ns.size()) {
+      EXPECT_LE(arrived_ns[number], sent_ns[number + 1]);
+    }
   }
   EXPECT_LE(arrived_ns.back(), end.ended_ns);
 }
@@ -285,7 +290,8 @@ TEST(HttpClient, SaysThatAStreamWasCut) {
   });
   const auto client = client_of(server.url());
   // Without its last chunk; in the middle of a chunk; without any answer.
-  for (const std::string& text : {kStreamHead + event("a"), kStreamHead + event("a") + "40\r\ndata: half", std::string()}) {
+  for (const std::string& text :
+       {kStreamHead + event("a"), kStreamHead + event("a") + "40\r\ndata: half", std::string()}) {
     sent = text;
     const Streamed streamed = stream(*client);
     EXPECT_TRUE(streamed.end.error.starts_with("stream cut")) << streamed.end.error;
@@ -311,8 +317,9 @@ TEST(HttpClient, NamesInvalidUtf8AndGiantEvents) {
     return false;
   });
   const auto client = client_of(server.url());
-  for (const auto& [data, expected] : {std::pair{std::string("\xC3("), "invalid UTF-8 in an event: byte 0xc3"},
-                                       std::pair{std::string(5000, 'x'), "event too large: expected at most 4096"}}) {
+  for (const auto& [data, expected] :
+       {std::pair{std::string("\xC3("), "invalid UTF-8 in an event: byte 0xc3"},
+        std::pair{std::string(5000, 'x'), "event too large: expected at most 4096"}}) {
     bad = data;
     const Streamed streamed = stream(*client);
     EXPECT_TRUE(streamed.end.error.starts_with(expected)) << streamed.end.error;
@@ -325,13 +332,16 @@ TEST(HttpClient, EndsAtItsTimeLimitHoweverAliveTheServerIs) {
   TestServer* self = nullptr;
   TestServer server([&](int socket, const std::string&) {
     say(socket, kStreamHead);
-    while (!self->stopping() && ::send(socket, "5\r\n: x\n\n\r\n", 10, MSG_NOSIGNAL) > 0) std::this_thread::sleep_for(5ms);
+    while (!self->stopping() && ::send(socket, "5\r\n: x\n\n\r\n", 10, MSG_NOSIGNAL) > 0)
+      std::this_thread::sleep_for(5ms);
     return false;
   });
   self = &server;
   const auto client = client_of(server.url());
-  const Streamed streamed = stream(*client, {.path = "/s", .body = "{}", .time_limit = 300ms, .silence_limit = 60s});
-  EXPECT_TRUE(streamed.end.error.starts_with("time limit: no end of the answer after 0.3 s")) << streamed.end.error;
+  const Streamed streamed =
+      stream(*client, {.path = "/s", .body = "{}", .time_limit = 300ms, .silence_limit = 60s});
+  EXPECT_TRUE(streamed.end.error.starts_with("time limit: no end of the answer after 0.3 s"))
+      << streamed.end.error;
   EXPECT_GE(streamed.end.ended_ns - streamed.end.sent_ns, 300'000'000);
 }
 
@@ -344,7 +354,8 @@ TEST(HttpClient, EndsWhenNothingComes) {
   });
   self = &server;
   const auto client = client_of(server.url());
-  const Streamed streamed = stream(*client, {.path = "/s", .body = "{}", .time_limit = 600s, .silence_limit = 200ms});
+  const Streamed streamed =
+      stream(*client, {.path = "/s", .body = "{}", .time_limit = 600s, .silence_limit = 200ms});
   EXPECT_TRUE(streamed.end.error.starts_with("silence: not one byte for 0.2 s")) << streamed.end.error;
 }
 

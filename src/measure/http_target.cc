@@ -24,8 +24,8 @@ std::optional<int32_t> id_of_name(std::string_view name) {
 
 Result<std::vector<TokenLogprob>> read_logprobs(const LogprobsEndpoint& endpoint, const Json& answer) {
   const auto wrong = [&](const Json& found) {
-    return Error::io("wrong log probabilities: expected ids and numbers at {}, found {}", endpoint.entries.to_string(),
-                     found.dump().substr(0, 200));
+    return Error::io("wrong log probabilities: expected ids and numbers at {}, found {}",
+                     endpoint.entries.to_string(), found.dump().substr(0, 200));
   };
   if (!answer.contains(endpoint.entries)) return wrong(answer);
   const Json& entries = answer.at(endpoint.entries);
@@ -45,7 +45,8 @@ Result<std::vector<TokenLogprob>> read_logprobs(const LogprobsEndpoint& endpoint
     if (!id || !logprob->is_number()) return wrong(entries);
     tokens.push_back({*id, logprob->get<double>()});
   }
-  std::stable_sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.logprob > b.logprob; });
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [](const auto& a, const auto& b) { return a.logprob > b.logprob; });
   return tokens;
 }
 
@@ -63,7 +64,8 @@ Result<void> HttpTarget::launch() {
     command = with_port(std::move(command), port);
     address_ = with_port(address_.empty() ? "http://127.0.0.1:{port}" : address_, port);
   } else if (address_.empty()) {
-    return Error::invalid("target: expected \"{{port}}\" in the command, or an address, found neither in: {}", command);
+    return Error::invalid("target: expected \"{{port}}\" in the command, or an address, found neither in: {}",
+                          command);
   }
   FATHOM_ASSIGN(child_, ChildProcess::start(command, options_.log_path));
   return {};
@@ -102,7 +104,8 @@ Result<TargetInfo> HttpTarget::start() {
   info.gives_logprobs = driver.gives_logprobs;
   info.is_http = true;
   info.continues_exactly = driver.continues_exactly;
-  if (!driver.gives_ids) info.details = "no ids: one time for each piece of text, tokens as the server counts them";
+  if (!driver.gives_ids)
+    info.details = "no ids: one time for each piece of text, tokens as the server counts them";
   for (const std::string& note : driver.notes) info.details += (info.details.empty() ? "" : "; ") + note;
   return info;
 }
@@ -216,7 +219,8 @@ Result<std::vector<TokenLogprob>> HttpTarget::next_logprobs(const std::vector<in
   if (!model_.empty()) values.model = model_;
   FATHOM_ASSIGN(const Json answer, ask(endpoint->path, fill_body(endpoint->body, values)));
   FATHOM_ASSIGN(auto tokens, read_logprobs(*endpoint, answer));
-  if (tokens.size() > static_cast<size_t>(std::max(count, 0))) tokens.resize(static_cast<size_t>(std::max(count, 0)));
+  if (tokens.size() > static_cast<size_t>(std::max(count, 0)))
+    tokens.resize(static_cast<size_t>(std::max(count, 0)));
   return tokens;
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 TEST(ProcessFiles, ReadsAStatLineWhateverTheName) {
   const auto stat = parse_process_stat(
-      "4242 (a) (b c) R 17 4242 4242 0 -1 4194304 100 0 0 0 250 50 30 20 20 0 1 0 98765 1000 200 18446744073709551615");
+      "4242 (a) (b c) R 17 4242 4242 0 -1 4194304 100 0 0 0 250 50 30 20 20 0 1 0 98765 1000 200 "
+      "18446744073709551615");
   ASSERT_TRUE(stat.has_value());
   EXPECT_EQ(stat->pid, 4242);
   EXPECT_EQ(stat->name, "a) (b c");

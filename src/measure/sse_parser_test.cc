@@ -37,7 +37,8 @@ TEST(SseParser, ReadsFieldsCommentsAndLineEndings) {
 }
 
 TEST(SseParser, ReadsTheSameWhateverThePieces) {
-  const std::string text = ": x\r\ndata: {\"text\":\"\xED\x95\x9C\"}\r\n\r\ndata: two\ndata: lines\n\ndata: [DONE]\n\n";
+  const std::string text =
+      ": x\r\ndata: {\"text\":\"\xED\x95\x9C\"}\r\n\r\ndata: two\ndata: lines\n\ndata: [DONE]\n\n";
   const Fed whole = feed_all({text});
   ASSERT_EQ(whole.events.size(), 3u);
   for (size_t length = 1; length < text.size(); ++length) {
@@ -45,7 +46,8 @@ TEST(SseParser, ReadsTheSameWhateverThePieces) {
     for (size_t at = 0; at < text.size(); at += length) pieces.push_back(text.substr(at, length));
     const Fed fed = feed_all(pieces);
     ASSERT_EQ(fed.events.size(), 3u) << length;
-    for (size_t index = 0; index < 3; ++index) EXPECT_EQ(fed.events[index].data, whole.events[index].data) << length;
+    for (size_t index = 0; index < 3; ++index)
+      EXPECT_EQ(fed.events[index].data, whole.events[index].data) << length;
   }
 }
 
@@ -58,7 +60,8 @@ TEST(SseParser, AnEventHasTheTimeOfTheBytesThatCompletedIt) {
 }
 
 TEST(SseParser, NamesWhatIsWrong) {
-  EXPECT_EQ(feed_all({"data: ok\n\ndata: \xFF\n\n"}).error, "invalid UTF-8 in an event: byte 0xff at offset 0 of 1");
+  EXPECT_EQ(feed_all({"data: ok\n\ndata: \xFF\n\n"}).error,
+            "invalid UTF-8 in an event: byte 0xff at offset 0 of 1");
   EXPECT_EQ(feed_all({"data: " + std::string(90, 'x') + "\n\n"}, 100).error, "");
   EXPECT_EQ(feed_all({"data: " + std::string(101, 'x') + "\n\n"}, 100).error,
             "event too large: expected at most 100 bytes, found more");

@@ -42,7 +42,8 @@ std::string shown(const Json& json) {
 
 class AnswerReader {
  public:
-  AnswerReader(const StreamShape& shape, const std::vector<int32_t>* sent_ids) : shape_(shape), sent_ids_(sent_ids) {}
+  AnswerReader(const StreamShape& shape, const std::vector<int32_t>* sent_ids)
+      : shape_(shape), sent_ids_(sent_ids) {}
 
   void read(const ServerEvent& event, size_t number) {
     const Json json = Json::parse(event.data, nullptr, false);
@@ -85,7 +86,9 @@ class AnswerReader {
       if (!ids) return fail(fmt::format("wrong ids: the prompt's in event {} are {}", number, shown(*list)));
       if (sent_ids_ != nullptr && *ids != *sent_ids_) {
         const auto [sent, echoed] = std::mismatch(sent_ids_->begin(), sent_ids_->end(), ids->begin(), ids->end());
-        const auto name = [](auto it, auto last) { return it == last ? std::string("nothing") : std::to_string(*it); };
+        const auto name = [](auto it, auto last) {
+          return it == last ? std::string("nothing") : std::to_string(*it);
+        };
         fail(fmt::format("wrong ids: at position {} of the prompt {} was sent and {} arrived",
                          sent - sent_ids_->begin(), name(sent, sent_ids_->end()), name(echoed, ids->end())));
       }
@@ -128,7 +131,7 @@ class AnswerReader {
     keep(generation_.claimed_prompt_tokens, shape_.prompt_tokens);
     keep(generation_.claimed_cached_tokens, shape_.cached_tokens);
     keep(generation_.claimed_output_tokens, shape_.output_tokens);
-    const auto keep_time = [&](std::optional<double>& claim, const std::optional<JsonPointer>& pointer, double unit_s) {
+    const auto keep_time = [&](std::optional<double>& claim, const auto& pointer, double unit_s) {
       if (const Json* value = at(json, pointer); value != nullptr && value->is_number())
         claim = value->get<double>() * unit_s;
     };
@@ -144,7 +147,8 @@ class AnswerReader {
     if (sent_ids_ == nullptr || !generation_.claimed_prompt_tokens) return;
     const auto sent = static_cast<int64_t>(sent_ids_->size());
     if (*generation_.claimed_prompt_tokens != sent)
-      fail(fmt::format("wrong ids: {} were sent and the server counts {}", sent, *generation_.claimed_prompt_tokens));
+      fail(fmt::format("wrong ids: {} were sent and the server counts {}", sent,
+                       *generation_.claimed_prompt_tokens));
   }
 
   void check_output(bool gives_ids) {

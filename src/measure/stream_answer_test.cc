@@ -19,10 +19,12 @@ TEST(StreamAnswer, ReadsIdsTimesAndClaims) {
   const std::vector<int32_t> sent{7, 8, 9};
   const Generation answer = read_answer(
       shape_of("fathom"), true,
-      events_of({R"({"choices":[{"text":"","prompt_token_ids":[7,8,9]}],"usage":null})",
-                 R"({"choices":[{"text":"","token_ids":[5]}]})", R"({"choices":[{"text":" ab","token_ids":[6,4]}]})",
-                 R"({"choices":[{"text":"","finish_reason":"length"}],"timings":{"prefill_ms":250,"decode_ms":1500}})",
-                 R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"}),
+      events_of(
+          {R"({"choices":[{"text":"","prompt_token_ids":[7,8,9]}],"usage":null})",
+           R"({"choices":[{"text":"","token_ids":[5]}]})", R"({"choices":[{"text":" ab","token_ids":[6,4]}]})",
+           R"({"choices":[{"text":"","finish_reason":"length"}],"timings":{"prefill_ms":250,"decode_ms":1500}})",
+           R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3,
+               "prompt_tokens_details":{"cached_tokens":2}}})"}),
       done(), &sent);
   EXPECT_EQ(answer.error, "");
   EXPECT_EQ(answer.ids, (std::vector<int32_t>{5, 6, 4}));
@@ -42,8 +44,10 @@ TEST(StreamAnswer, ReadsIdsTimesAndClaims) {
 TEST(StreamAnswer, WithoutIdsAPieceOfTextIsAnEntry) {
   const Generation answer = read_answer(
       shape_of("openai"), false,
-      events_of({R"({"choices":[{"text":""}]})", R"({"choices":[{"text":"one "}]})", R"({"choices":[{"text":"two"}]})",
-                 R"({"choices":[{"text":"","finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5}})"}),
+      events_of(
+          {R"({"choices":[{"text":""}]})", R"({"choices":[{"text":"one "}]})", R"({"choices":[{"text":"two"}]})",
+           R"({"choices":[{"text":"","finish_reason":"stop"}],
+               "usage":{"prompt_tokens":9,"completion_tokens":5}})"}),
       done(), nullptr);
   EXPECT_EQ(answer.error, "");
   EXPECT_EQ(answer.text, "one two");
@@ -57,9 +61,11 @@ TEST(StreamAnswer, AccumulatedIdsAndTextAreTakenApart) {
   const auto read = [](std::initializer_list<const char*> texts) {
     return read_answer(shape_of("sglang"), true, events_of(texts), done(), nullptr);
   };
-  const Generation answer = read({R"({"text":"a","output_ids":[3],"meta_info":{"completion_tokens":1,"finish_reason":null}})",
-                                  R"({"text":"abc","output_ids":[3,4,5],"meta_info":{"completion_tokens":3}})",
-                                  R"({"text":"abc","output_ids":[3,4,5],"meta_info":{"completion_tokens":3,"cached_tokens":0,"finish_reason":{"type":"length"}}})"});
+  const Generation answer = read(
+      {R"({"text":"a","output_ids":[3],"meta_info":{"completion_tokens":1,"finish_reason":null}})",
+       R"({"text":"abc","output_ids":[3,4,5],"meta_info":{"completion_tokens":3}})",
+       R"({"text":"abc","output_ids":[3,4,5],
+            "meta_info":{"completion_tokens":3,"cached_tokens":0,"finish_reason":{"type":"length"}}})"});
   EXPECT_EQ(answer.error, "");
   EXPECT_EQ(answer.ids, (std::vector<int32_t>{3, 4, 5}));
   EXPECT_EQ(answer.token_ns, (std::vector<int64_t>{10, 20, 20}));
@@ -76,7 +82,8 @@ TEST(StreamAnswer, TheEndOfThePromptIsWhenAllOfItIsDone) {
       {R"({"content":"","tokens":[],"stop":false,"prompt_progress":{"total":8,"processed":4}})",
        R"({"content":"","tokens":[],"stop":false,"prompt_progress":{"total":8,"processed":8}})",
        R"({"content":"a","tokens":[3],"stop":false})",
-       R"({"content":"","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":1,"tokens_evaluated":8,"timings":{"cache_n":5,"prompt_ms":2}})"});
+       R"({"content":"","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":1,
+           "tokens_evaluated":8,"timings":{"cache_n":5,"prompt_ms":2}})"});
   StreamEnd end = done();
   end.is_done = false;  // this dialect has none
   const Generation answer = read_answer(shape_of("llama_cpp"), true, events, end, nullptr);
@@ -101,13 +108,15 @@ TEST(StreamAnswer, NamesWrongIds) {
             "wrong ids: at position 2 of the prompt 9 was sent and nothing arrived");
   EXPECT_EQ(error({R"({"choices":[{"prompt_token_ids":[7,8,9,1]}]})"}),
             "wrong ids: at position 3 of the prompt nothing was sent and 1 arrived");
-  EXPECT_EQ(error({R"({"choices":[],"usage":{"prompt_tokens":4}})"}), "wrong ids: 3 were sent and the server counts 4");
+  EXPECT_EQ(error({R"({"choices":[],"usage":{"prompt_tokens":4}})"}),
+            "wrong ids: 3 were sent and the server counts 4");
   EXPECT_EQ(error({R"({"choices":[{"token_ids":[1,-2]}]})"}), "wrong ids: event 1 has [1,-2]");
   EXPECT_EQ(error({R"({"choices":[{"token_ids":["a"]}]})"}), "wrong ids: event 1 has [\"a\"]");
   EXPECT_EQ(error({R"({"choices":[{"token_ids":[99999999999]}]})"}), "wrong ids: event 1 has [99999999999]");
   EXPECT_EQ(error({R"({"choices":[{"token_ids":[5],"finish_reason":"length"}],"usage":{"completion_tokens":2}})"}),
             "wrong ids: 1 came and the server counts 2");
-  EXPECT_EQ(error({R"({"choices":[{"token_ids":[5],"finish_reason":"stop"}],"usage":{"completion_tokens":2}})"}), "");
+  EXPECT_EQ(error({R"({"choices":[{"token_ids":[5],"finish_reason":"stop"}],"usage":{"completion_tokens":2}})"}),
+            "");
   EXPECT_EQ(error({R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":4}})"}),
             "wrong ids: 0 came and the server counts 4");
 }

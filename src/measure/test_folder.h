@@ -32,9 +32,9 @@ class TestFolder {
   }
   void process(const ProcessStat& stat) const {
     write(fmt::format("proc/{}/stat", stat.pid),
-          fmt::format("{} ({}) {} {} 1 1 0 -1 4194304 1 0 0 0 {} 0 {} 0 20 0 1 0 {} 1000 200\n", stat.pid, stat.name,
-                      stat.state == ' ' ? 'S' : stat.state, stat.parent, stat.cpu_ticks, stat.children_cpu_ticks,
-                      stat.started_ticks));
+          fmt::format("{} ({}) {} {} 1 1 0 -1 4194304 1 0 0 0 {} 0 {} 0 20 0 1 0 {} 1000 200\n", stat.pid,
+                      stat.name, stat.state == ' ' ? 'S' : stat.state, stat.parent, stat.cpu_ticks,
+                      stat.children_cpu_ticks, stat.started_ticks));
   }
 
  private:

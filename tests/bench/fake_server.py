@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A server without a model that speaks as others do, for tests of what measures them. Python's standard library only.
+"""A server without a model that speaks as others do, for tests of what measures them.
 
-The next id follows from the position and the last id. Evaluating a prompt and generating take the time that the
-command line says. Every request, every token and every fault is written to a log with CLOCK_MONOTONIC, one JSON object
-a line, before it happens on the network: a client can never have seen a token before its line's time.
+Python's standard library only. The next id follows from the position and the last id. Evaluating a prompt and
+generating take the time that the command line says. Every request, every token and every fault is written to a log
+with CLOCK_MONOTONIC, one JSON object a line, before it happens on the network: a client can never have seen a token
+before its line's time.
 
-usage: fake_server.py DIALECT --port PORT [--log FILE] [options]; DIALECT: fathom llama_cpp vllm sglang mlx_serve omlx ds4
+usage: fake_server.py fathom|llama_cpp|vllm|sglang|mlx_serve|omlx|ds4 --port PORT [--log FILE] [options]
 """
 import argparse
 import http.server
@@ -203,7 +204,9 @@ class Stream:
     def __init__(self, handler, request, body, is_chat):
         self.handler, self.request, self.body, self.is_chat = handler, request, body, is_chat
         self.options = handler.options
-        self.dialect = "openai" if is_chat and self.options.dialect in ("llama_cpp", "sglang") else self.options.dialect
+        self.dialect = self.options.dialect
+        if is_chat and self.dialect in ("llama_cpp", "sglang"):
+            self.dialect = "openai"
         self.ids = []                           # generated
         self.cached = 0
         self.prefill_s = self.decode_s = 0.0
@@ -235,9 +238,10 @@ class Stream:
         if self.body.get("return_progress"):
             total = len(self.request.prompt)
             for done in (total // 2, total):
-                progress = {"total": total, "cache": self.cached, "processed": done, "time_ms": 0}
                 handler.log.write("prefill", done=done)
-                handler.send_event({"index": 0, "content": "", "tokens": [], "stop": False, "prompt_progress": progress})
+                handler.send_event({
+                    "index": 0, "content": "", "tokens": [], "stop": False,
+                    "prompt_progress": {"total": total, "cache": self.cached, "processed": done, "time_ms": 0}})
         echoed = list(self.request.prompt)
         if options.wrong_ids:
             echoed[-1] += 1
