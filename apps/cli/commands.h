@@ -25,5 +25,6 @@ Command add_eval(CLI::App& app);
 Command add_imatrix(CLI::App& app);
 Command add_compare(CLI::App& app);
 Command add_serve(CLI::App& app);
+Command add_bench(CLI::App& app);
 
 }  // namespace fathom::cli

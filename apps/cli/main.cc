@@ -55,14 +55,16 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
     return output.write_raw(text.str()) ? 0 : kExitOutputClosed;
   }
   const CLI::App* command = &app;
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty()) command = chosen.front();
+  std::string name = "fathom";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
   std::string message = error.what();
   if (const auto extras = command->remaining(); !extras.empty()) {
     message =
         fmt::format("unexpected \"{}\"{}", extras.front(), suggestion(extras.front(), known_names(*command)));
   }
-  const std::string name = command == &app ? "fathom" : "fathom " + command->get_name();
   remark(fmt::format("fathom: {} (see {} --help)\n", message, name));
   return kExitUsage;
 }
@@ -76,7 +78,7 @@ int run_command(int argc, char** argv) {
   const Command commands[] = {add_run(app),      add_chat(app),       add_inspect(app),       add_plan(app),
                               add_tokenize(app), add_detokenize(app), add_chat_template(app), add_quantize(app),
                               add_synth(app),    add_eval(app),       add_imatrix(app),       add_compare(app),
-                              add_serve(app)};
+                              add_serve(app),    add_bench(app)};
   if (argc <= 1) {
     remark(app.help());
     return kExitUsage;

@@ -68,6 +68,29 @@ void ModelOptions::add_all(CLI::App& app, const char* context_default) {
   app.add_flag("-v,--verbose", verbose, "Say on standard error what was loaded and chosen");
 }
 
+std::vector<std::string> ModelOptions::arguments() const {
+  std::vector<std::string> arguments;
+  const auto add_text = [&](const char* name, const std::string& text) {
+    if (!text.empty()) arguments.insert(arguments.end(), {name, text});
+  };
+  const auto add_count = [&](const char* name, int64_t number) {
+    if (number != 0) arguments.insert(arguments.end(), {name, fmt::format("{}", number)});
+  };
+  add_text("--model", model);
+  add_count("--ctx", context_tokens);
+  add_count("--memory", budget_bytes);
+  add_text("--backend", backend);
+  add_text("--cpu-isa", cpu_isa);
+  add_text("--numerics", numerics);
+  add_text("--ced", ced);
+  add_count("--threads", threads);
+  if (pin) arguments.emplace_back("--pin");
+  add_count("--io-threads", io_threads);
+  add_text("--engram", engram);
+  add_count("--step-rows", step_rows);
+  return arguments;
+}
+
 fathom_engine_options ModelOptions::engine_options() const {
   fathom_engine_options options;
   fathom_engine_options_init(&options);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "handles.h"
 #include "progress.h"
@@ -28,6 +29,8 @@ struct ModelOptions {
   /// -m, --ctx, --memory and what chooses the arithmetic.
   void add_all(CLI::App& app, const char* context_default = "4096");
   const char* path() const { return model.empty() ? nullptr : model.c_str(); }
+  /// The same choice as arguments of a command line, what is left at its default not among them.
+  std::vector<std::string> arguments() const;
   /// Borrows the strings.
   fathom_engine_options engine_options() const;
 };

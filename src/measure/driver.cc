@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json_depth.h"
+#include "measure/embedded_files.h"
 
 namespace fathom::measure {
 namespace {
@@ -363,6 +364,12 @@ Result<Driver> load_driver(const std::string& name_or_path) {
   }
   FATHOM_ASSIGN(const std::string text, read_text_file(name_or_path, kDriverBytesMax));
   return parse_driver(text, name_or_path);
+}
+
+std::vector<EmbeddedDriver> embedded_drivers() {
+  std::vector<EmbeddedDriver> drivers;
+  for (const EmbeddedFile& file : bench_drivers()) drivers.push_back({file.name.substr(0, file.name.rfind('.')), file.bytes});
+  return drivers;
 }
 
 std::vector<std::string> embedded_driver_names() {

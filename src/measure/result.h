@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -81,12 +82,21 @@ struct Plan {
   std::string scale = "1";
 };
 
+/// Two runs whose prompts were equal and whose outputs part.
+struct Divergence {
+  std::string source, stage;
+  int32_t run_a = 0, run_b = 0;
+  int64_t token = 0;  // the first that differs, index in the output
+  int32_t id_a = 0, id_b = 0;
+  std::optional<double> logprob_a, logprob_b;  // of both there; their difference is the margin
+};
+
 /// One measured figure of a published table: only what the publication says.
 struct PublishedFigure {
-  std::string source, stage;  // "novel", "32K"
+  std::string source, stage;  // "novel", "32K"; empty: the publication does not say
   std::string metric;         // name of a Stage member
-  double value = 0;
-  std::optional<double> low, high;
+  std::optional<double> value;
+  std::optional<double> low, high;  // where only a range is told, or a pair whose order is not
 };
 
 struct BenchResult {
@@ -102,6 +112,7 @@ struct BenchResult {
   Plan plan;
   Environment environment;
   std::vector<Run> runs;
+  std::vector<Divergence> divergences;
   std::vector<PublishedFigure> published;
   std::vector<std::string> remarks;
 };
@@ -109,6 +120,7 @@ struct BenchResult {
 nlohmann::json to_json(const BenchResult& result);
 /// Says which member of `where` is wrong, what was expected and what was found.
 Result<BenchResult> result_from_json(const nlohmann::json& json, const std::string& where);
+Result<BenchResult> parse_result(std::string_view text, const std::string& where);
 Result<BenchResult> read_result(const std::string& path);
 /// Whole or not at all: a temporary file beside it, synchronised and renamed.
 Result<void> write_result(const std::string& path, const BenchResult& result);
@@ -117,5 +129,7 @@ std::string to_csv(const BenchResult& result);
 
 nlohmann::json to_json(const Run& run);
 Result<Run> run_from_json(const nlohmann::json& json, const std::string& where);
+nlohmann::json to_json(const TargetInfo& info);
+Result<TargetInfo> target_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace fathom::measure

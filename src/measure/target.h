@@ -13,6 +13,8 @@ namespace fathom::measure {
 
 /// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 int64_t monotonic_ns();
+/// "2026-11-30T21:33:31Z"
+std::string utc_now();
 
 struct GenerateRequest {
   std::vector<int32_t> prompt_ids;  // [prompt]; empty: the text is sent
@@ -57,6 +59,7 @@ enum class Variant : uint8_t {
   kSession,            // inside the engine's process, ids, exact continuation
   kHttpIdsExact,       // HTTP, ids, only what is new (and one token) is evaluated
   kHttpIdsReprocessed, // HTTP, ids, the generated part is evaluated again
+  kHttpIdsCold,        // HTTP, ids, nothing of a conversation is kept
   kHttpText,           // HTTP, text
   kMixed,              // stages differ
 };
