@@ -13,6 +13,16 @@ using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kSmallLimit{std::chrono::seconds(60)};
 constexpr std::chrono::milliseconds kReadyLimit{2000};  // of one question whether it is ready
 
+/// "http://host:80/path" with another port: "http://host:8123/path".
+std::string address_with_port(const std::string& address, int port) {
+  const size_t scheme = address.find("://");
+  const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
+  const size_t path = std::min(address.find('/', host), address.size());
+  const size_t bracket = address.rfind(']', path);  // an IPv6 address has colons of its own
+  const size_t colon = address.find(':', bracket == std::string::npos || bracket < host ? host : bracket);
+  return fmt::format("{}:{}{}", address.substr(0, std::min(colon, path)), port, address.substr(path));
+}
+
 std::optional<int32_t> id_of_name(std::string_view name) {
   constexpr std::string_view kPrefix = "token_id:";
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
@@ -62,7 +72,7 @@ Result<void> HttpTarget::launch() {
   if (command.find("{port}") != std::string::npos) {
     FATHOM_ASSIGN(const int port, free_port());
     command = with_port(std::move(command), port);
-    address_ = with_port(address_.empty() ? "http://127.0.0.1:{port}" : address_, port);
+    address_ = address_with_port(address_.empty() ? "http://127.0.0.1" : address_, port);
   } else if (address_.empty()) {
     return Error::invalid("target: expected \"{{port}}\" in the command, or an address, found neither in: {}",
                           command);

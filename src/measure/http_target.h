@@ -17,7 +17,7 @@ struct HttpTargetOptions {
   std::string driver_name;  // as the user named it
   Driver driver;
   std::string command;      // starts the server; "{port}" becomes a free port. Empty: it runs already
-  std::string address;      // needed without a command, or for a command without "{port}"
+  std::string address;      // needed without "{port}" in a command; with it, the free port takes its port's place
   std::string key, model;   // empty model: the server is asked
   std::string pack_path;
   std::string log_path;     // of the server that is started

@@ -385,6 +385,29 @@ TEST(HttpTarget, MeasuresAServerThatRunsAlready) {
   EXPECT_TRUE(second.start().error().message.starts_with("connection refused"));
 }
 
+TEST(HttpTarget, AFreePortTakesThePlaceOfTheAddressesPort) {
+  const std::string command = fmt::format("exec python3 {}/tests/bench/fake_server.py vllm --port {{port}}",
+                                          FATHOM_SOURCE_DIR);
+  const std::string log =
+      (std::filesystem::path(::testing::TempDir()) / fmt::format("fathom_port_{}", ::getpid())).string();
+  for (const char* address :
+       {"http://127.0.0.1:1", "http://127.0.0.1", "http://localhost:1/", "http://127.0.0.1:1/v1"}) {
+    HttpTarget target({.driver = *load_driver("vllm"), .command = command, .address = address, .log_path = log});
+    const auto info = target.start();
+    ASSERT_TRUE(info.ok()) << info.error().message;
+    EXPECT_EQ(info->address.find(":1/"), std::string::npos) << info->address;
+    EXPECT_EQ(target.generate(request_of({5}, 2)).error, "") << address;
+  }
+  // An address in brackets keeps its colons. Nothing listens there.
+  HttpTarget target({.driver = *load_driver("vllm"),
+                     .command = command,
+                     .address = "http://[::1]:1",
+                     .log_path = log,
+                     .ready_limit = 100ms});
+  EXPECT_TRUE(target.start().error().message.starts_with("the server was not ready after 0.1 s"));
+  std::filesystem::remove(log);
+}
+
 TEST(HttpTarget, RefusesRequestsThatItCannotSend) {
   FakeServer server("ds4");
   GenerateRequest ids_only = request_of({5});
