@@ -122,8 +122,8 @@ void print_summary(const Options& options, const measure::BenchResult& result) {
   for (const measure::Divergence& divergence : result.divergences) {
     text += fmt::format("{} {}: runs {} and {} part at token {}", divergence.source, divergence.stage, divergence.run_a,
                         divergence.run_b, divergence.token);
-    if (divergence.probability_a && divergence.probability_b)
-      text += fmt::format(" (margin {:.4f} nats)", std::abs(std::log(*divergence.probability_a / *divergence.probability_b)));
+    if (divergence.logprob_a && divergence.logprob_b)
+      text += fmt::format(" (margin {:.4f} nats)", std::abs(*divergence.logprob_a - *divergence.logprob_b));
     text += "\n";
   }
   if (result.divergences.empty()) text += "all runs of a source gave the same tokens\n";
@@ -147,7 +147,7 @@ int measure_protocol(Options& options) {
   if (!result.ok()) fail("{}", result.error().message);
   print_summary(options, *result);
   const bool is_whole = std::any_of(result->runs.begin(), result->runs.end(), [](const measure::Run& run) { return !run.is_excluded; });
-  if (!is_whole) fail("no run succeeded: {}", result->runs.empty() ? "none was made" : measure::first_error_of(result->runs.back()));
+  if (!is_whole) fail("no run succeeded");
   return 0;
 }
 
@@ -187,7 +187,7 @@ Command add_bench_protocol(CLI::App& bench) {
                     "Exclude a run that others disturbed, and make it again (default: mark it)");
   add_number(*command, "--attempts", options->attempts, 1, 100,
              "Of a run that failed or is to be repeated (default: 3)");
-  add_number(*command, "--busy-limit", options->limits.busy_share_max, 0, 1,
+  add_number(*command, "--busy-limit", options->limits.other_cpu_share, 0, 1,
              "Share of the machine's processor time that other processes may take in a stage (default: 0.05)");
   command->add_flag("!--no-pack-hash", options->hashes_pack, "Do not hash the pack");
   return {command, [options] { return measure_protocol(*options); }};

@@ -22,16 +22,16 @@ struct Options {
 int list_published() {
   Output output(STDOUT_FILENO);
   for (const measure::PublishedFile& file : measure::published_results()) {
-    const Result<measure::BenchResult> result = measure::parse_result(file.text, std::string(file.name));
-    output.write(fmt::format("{:<34} {}\n", file.name, result.ok() ? result->name : result.error().message));
+    const Result<measure::BenchResult> result = measure::parse_result(file.bytes, std::string(file.name));
+    output.write(fmt::format("{:<42} {}\n", file.name.substr(0, file.name.rfind('.')), result.ok() ? result->name : result.error().message));
   }
   return 0;
 }
 
 measure::BenchResult published_result(const std::string& name) {
   for (const measure::PublishedFile& file : measure::published_results())
-    if (file.name == name) {
-      Result<measure::BenchResult> result = measure::parse_result(file.text, name);
+    if (file.name.substr(0, file.name.rfind('.')) == name) {
+      Result<measure::BenchResult> result = measure::parse_result(file.bytes, name);
       if (!result.ok()) fail("{}", result.error().message);
       return std::move(result).value();
     }

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/embedded.h"
 #include "base/file.h"
+#include "measure/embedded_files.h"
 #include "measure/json_members.h"
-
-namespace fathom {
-
-std::span<const EmbeddedFile> writing_briefs();
-
-}  // namespace fathom
 
 namespace fathom::measure {
 namespace {

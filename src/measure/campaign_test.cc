@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -147,8 +146,8 @@ TEST_F(CampaignTest, AsksForTheMarginWhereRunsPart) {
   EXPECT_EQ(divergence.run_b, 2);
   EXPECT_EQ(divergence.token, 5);
   EXPECT_EQ(divergence.id_b, (divergence.id_a + 7) % 1000);
-  EXPECT_DOUBLE_EQ(divergence.probability_a.value_or(0), std::exp(-0.25));
-  EXPECT_DOUBLE_EQ(divergence.probability_b.value_or(0), std::exp(-0.5));
+  EXPECT_DOUBLE_EQ(divergence.logprob_a.value_or(0), -0.25);
+  EXPECT_DOUBLE_EQ(divergence.logprob_b.value_or(0), -0.5);
   // It was asked after the very prompt, and the answer so far.
   EXPECT_EQ(journal_.prompts.back().size(), 128u + 8 + 5);
 }

@@ -31,12 +31,14 @@ struct ComparisonRow {
 };
 
 /// Outputs of one stage, each pair of runs compared: of one result among themselves, or of a result with those of the
-/// first. Outputs whose ids or hashes are not both known, or of which one is of ids and one of text, are no pair.
+/// first. Outputs whose ids or hashes are not both known, or of which one is of ids and one of text, are no pair. A
+/// prompt holds the outputs of the stages before it: once these differ, later ones are answers to other prompts.
 struct Agreement {
   std::string source, stage;
   size_t result = 0;
   bool is_with_first = false;
-  int64_t pairs = 0, equal_pairs = 0;
+  int64_t pairs = 0, equal_pairs = 0;       // of equal prompts
+  int64_t other_prompts = 0;                // pairs of unequal ones
   std::optional<int64_t> first_divergence;  // smallest index, from 0, at which ids of a pair differ
 };
 

@@ -1,7 +1,6 @@
 #include "measure/divergence.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace fathom::measure {
 namespace {
@@ -86,8 +85,8 @@ std::string fill_margin(Target& target, const SourceText& source, const std::vec
           target.next_logprobs(ids_before(source, run, stage, divergence.token), 20);
       if (!best.ok()) return best.error().message;
       for (const TokenLogprob& token : *best) {
-        if (token.id == divergence.id_a) divergence.probability_a = std::exp(token.logprob);
-        if (token.id == divergence.id_b) divergence.probability_b = std::exp(token.logprob);
+        if (token.id == divergence.id_a) divergence.logprob_a = token.logprob;
+        if (token.id == divergence.id_b) divergence.logprob_b = token.logprob;
       }
       return "";
     }

@@ -7,15 +7,9 @@
 #include <set>
 #include <span>
 
-#include "base/embedded.h"
 #include "base/file.h"
+#include "measure/embedded_files.h"
 #include "measure/json_members.h"
-
-namespace fathom {
-
-std::span<const EmbeddedFile> writing_judging();
-
-}  // namespace fathom
 
 namespace fathom::measure {
 namespace {

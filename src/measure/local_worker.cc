@@ -68,7 +68,6 @@ class Worker {
     fathom_sampling_init(&sampling);
     sampling.temperature = request.at("temperature").get<float>();
     sampling.seed = request.at("seed").get<uint64_t>();
-    sampling.top_p = 1;
     std::vector<fathom_logit_bias> bans;
     for (const int32_t id : stop_ids_) bans.push_back({id, -100});
     if (ignore_eos) {

@@ -88,7 +88,7 @@ struct Divergence {
   int32_t run_a = 0, run_b = 0;
   int64_t token = 0;  // the first that differs, index in the output
   int32_t id_a = 0, id_b = 0;
-  std::optional<double> probability_a, probability_b;  // of both there; the margin is the logarithm of their ratio
+  std::optional<double> logprob_a, logprob_b;  // of both there; their difference is the margin
 };
 
 /// One measured figure of a published table: only what the publication says.

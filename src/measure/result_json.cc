@@ -135,8 +135,8 @@ void members(auto& visit, Either<Divergence> auto& divergence) {
   visit.required("token", divergence.token);
   visit.required("id_a", divergence.id_a);
   visit.required("id_b", divergence.id_b);
-  visit("probability_a", divergence.probability_a);
-  visit("probability_b", divergence.probability_b);
+  visit.logprob("logprob_a", divergence.logprob_a);
+  visit.logprob("logprob_b", divergence.logprob_b);
 }
 
 void members(auto& visit, Either<PublishedFigure> auto& figure) {
@@ -181,6 +181,9 @@ class Writer {
     if (is_known(value)) object_[name] = json_of(value);
   }
   void required(const char* name, const auto& value) { object_[name] = json_of(value); }
+  void logprob(const char* name, const std::optional<double>& value) {
+    if (value && std::isfinite(*value)) object_[name] = *value;
+  }
 
  private:
   static bool is_known(bool) { return true; }
@@ -240,8 +243,18 @@ class Reader {
 
   void operator()(const char* name, auto& value) { member(name, value, false); }
   void required(const char* name, auto& value) { member(name, value, true); }
+  /// The one kind of number that is negative.
+  void logprob(const char* name, std::optional<double>& target) {
+    Logprob number;
+    member(name, number, false);
+    target = number.value;
+  }
 
  private:
+  struct Logprob {
+    std::optional<double> value;
+  };
+
   explicit Reader(const std::string& where) : where_(where) {}
 
   void member(const char* name, auto& target, bool is_required) {
@@ -270,6 +283,10 @@ class Reader {
     const double number = json.is_number() ? json.get<double>() : NAN;
     if (!std::isfinite(number) || number < 0) return wrong(path, "a number from 0", json);
     target = number;
+  }
+  void value(const Json& json, const std::string& path, Logprob& target) {
+    if (!json.is_number() || !std::isfinite(json.get<double>())) return wrong(path, "a number", json);
+    target.value = json.get<double>();
   }
   template <std::integral T>
   void value(const Json& json, const std::string& path, T& target) {
@@ -336,13 +353,13 @@ Json to_json(const BenchResult& result) {
 
 Json to_json(const Run& run) { return Writer::object_of(run); }
 
+Result<Run> run_from_json(const Json& json, const std::string& where) { return Reader::read<Run>(json, where, ""); }
+
 Json to_json(const TargetInfo& info) { return Writer::object_of(info); }
 
 Result<TargetInfo> target_from_json(const Json& json, const std::string& where) {
-  return Reader::read<TargetInfo>(json, where, "target");
+  return Reader::read<TargetInfo>(json, where, "");
 }
-
-Result<Run> run_from_json(const Json& json, const std::string& where) { return Reader::read<Run>(json, where, ""); }
 
 Result<BenchResult> result_from_json(const Json& json, const std::string& where) {
   if (!json.is_object()) return Error::invalid("{}: expected a JSON object, found {}", where, description(json));

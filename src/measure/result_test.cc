@@ -51,6 +51,8 @@ BenchResult full_result() {
   result.runs = {{.source = "novel", .number = 2, .stages = {full_stage(), Stage{.name = "64K"}},
                   .begun = "2026-11-30T12:01:00Z", .is_disturbed = true, .is_excluded = true,
                   .disturbances = {"swap grew"}, .error = "it went away"}};
+  result.divergences = {{.source = "novel", .stage = "32K", .run_a = 1, .run_b = 3, .token = 41, .id_a = 5,
+                         .id_b = 7, .logprob_a = -0.69, .logprob_b = -0.7}};
   result.published = {{.source = "novel", .stage = "32K", .metric = "first_token_s", .value = 1.5, .low = 1,
                        .high = 2}};
   result.remarks = {"one", "two"};
@@ -78,13 +80,14 @@ TEST(ResultJson, EveryMemberReturns) {
   EXPECT_EQ(stage.output_ids, (std::vector<int32_t>{0, 17, 129279}));
   EXPECT_EQ(stage.before.swap_used_bytes, 0);
   EXPECT_EQ(stage.after.disk_written_bytes, 17);
+  EXPECT_EQ(again->divergences.at(0).logprob_b, -0.7);
   EXPECT_EQ(again->published.at(0).high, 2);
 }
 
 // The lists of members are the only place that could forget one: a full stage has one member for each of Stage.
 TEST(ResultJson, NoMemberIsForgotten) {
   const Json json = to_json(full_result());
-  EXPECT_EQ(json.size(), 17u);  // 15 members, format, version
+  EXPECT_EQ(json.size(), 18u);  // 16 members, format, version
   EXPECT_EQ(json["runs"][0].size(), 8u);
   EXPECT_EQ(json["runs"][0]["stages"][0].size(), 28u);
   EXPECT_EQ(json["runs"][0]["stages"][0]["process"].size(), 5u);
@@ -92,6 +95,7 @@ TEST(ResultJson, NoMemberIsForgotten) {
   EXPECT_EQ(json["target"].size(), 12u);
   EXPECT_EQ(json["plan"].size(), 6u);
   EXPECT_EQ(json["environment"].size(), 9u);
+  EXPECT_EQ(json["divergences"][0].size(), 9u);
   EXPECT_EQ(json["published"][0].size(), 6u);
 }
 
@@ -109,6 +113,15 @@ TEST(ResultJson, WhatIsUnknownIsAbsent) {
   EXPECT_FALSE(again->variant.has_value());
   EXPECT_FALSE(again->environment.cores.has_value());
   EXPECT_FALSE(again->runs[0].stages[0].prefill_tokens_per_s.has_value());
+}
+
+TEST(ResultJson, TargetsReturnAlone) {
+  const TargetInfo info = full_result().target;
+  const auto again = target_from_json(to_json(info), "x");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(to_json(*again), to_json(info));
+  EXPECT_EQ(target_from_json({{"engine", 1}}, "worker").error().message,
+            "worker: engine: expected a string, found 1");
 }
 
 TEST(ResultJson, RunsReturnAlone) {

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/embedded.h"
 #include "base/file.h"
 #include "base/sha256.h"
-
-namespace fathom {
-
-std::span<const EmbeddedFile> measuring_texts();
-
-}  // namespace fathom
+#include "measure/embedded_files.h"
 
 namespace fathom::measure {
 namespace {
