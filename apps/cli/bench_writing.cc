@@ -108,8 +108,8 @@ Command add_bench_writing(CLI::App& bench) {
              "Tokens of a text at most (default: 32768)");
   add_number(*command, "--time-limit", options->time_limit_s, 1, 1e6, "Seconds a text may take (default: 21600)");
   command->footer(
-      "A fresh process writes each text; one that runs already is told to forget. The first Ctrl-C ends after the\n"
-      "text that is being written. docs/bench_writing.md says what is counted.\n\n"
+      "A fresh process writes each text; one that runs already is told to forget. The first Ctrl-C ends after\n"
+      "the text that is being written. docs/bench_writing.md says what is counted.\n\n"
       "Example:\n"
       "  fathom bench writing -m models/DeepSeek-V4.1-Flash --brief ko -o texts/here\n");
   return {command, [options] { return write_texts(*options); }};

@@ -54,6 +54,10 @@ const char* length_unit_name(LengthUnit unit) {
   return unit == LengthUnit::kWords ? "words" : "characters_without_spaces";
 }
 
+const char* unit_words(LengthUnit unit) {
+  return unit == LengthUnit::kWords ? "words" : "characters without spaces";
+}
+
 nlohmann::ordered_json to_json(const WritingBrief& brief) {
   nlohmann::ordered_json facts = nlohmann::ordered_json::array();
   for (const Fact& fact : brief.facts) facts.push_back({{"name", fact.name}, {"any_of", fact.any_of}});

@@ -18,6 +18,7 @@ struct Fact {
 
 enum class LengthUnit : uint8_t { kCharactersWithoutSpaces, kWords };
 const char* length_unit_name(LengthUnit unit);  // "characters_without_spaces", "words"
+const char* unit_words(LengthUnit unit);        // "characters without spaces", "words"
 
 struct LengthGoal {
   LengthUnit unit = LengthUnit::kCharactersWithoutSpaces;

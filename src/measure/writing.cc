@@ -55,11 +55,17 @@ Result<void> check_settings(const WritingSettings& settings) {
   return {};
 }
 
-/// The folder's own record, or a new one.
+bool has_texts(const WritingRecord& record) {
+  return std::any_of(record.texts.begin(), record.texts.end(),
+                     [](const WrittenText& text) { return text.status == TextStatus::kDone; });
+}
+
+/// The folder's own record, or a new one. Where nothing was finished there is nothing to mix up.
 Result<WritingRecord> begin_record(const WritingCampaign& campaign) {
   if (!file_exists(record_path(campaign.folder))) return new_record(campaign.settings);
   FATHOM_ASSIGN(WritingRecord record, read_record(campaign.folder));
   const std::vector<std::string> differing = differences(record.settings, campaign.settings);
+  if (!differing.empty() && !has_texts(record)) return new_record(campaign.settings);
   if (!differing.empty())
     return Error::state("{}: holds texts of other settings: {}", campaign.folder, fmt::join(differing, "; "));
   WritingRecord ordered = new_record(campaign.settings);
@@ -158,7 +164,7 @@ class Writer {
   }
 
   Result<void> check_target(const TargetInfo& found) {
-    if (!record_.target) record_.target = found;
+    if (!record_.target || !has_texts(record_)) record_.target = found;
     const std::vector<std::string> differing = differences(*record_.target, found);
     if (differing.empty()) return {};
     return Error::state("{}: holds texts of another target: {}", campaign_.folder, fmt::join(differing, "; "));
@@ -198,7 +204,7 @@ class Writer {
     }
     FATHOM_TRY(write_record(campaign_.folder, record_));
     say(is_done ? fmt::format("{} {}: {} {} in {:.0f} s{}", text.brief, text.seed, text.examination.length,
-                              length_unit_name(record_.brief(text.brief)->length.unit), text.total_s,
+                              unit_words(record_.brief(text.brief)->length.unit), text.total_s,
                               text.loop.report.found ? ", a loop" : "")
                 : fmt::format("{} {}: failed: {}", text.brief, text.seed, text.error));
     return {};

@@ -231,7 +231,7 @@ Result<WritingRecord> read_record(const std::string& folder) {
   const Json& texts = members.array("texts");
   FATHOM_TRY(members.result());
   if (json.contains("target") && !json["target"].is_null()) {
-    FATHOM_ASSIGN(record.target, target_from_json(json["target"], path));
+    FATHOM_ASSIGN(record.target, target_from_json(json["target"], members.place("target")));
   }
   FATHOM_ASSIGN(record.settings, settings_from_json(settings, members.place("settings")));
   std::set<std::pair<std::string, uint64_t>> seen;

@@ -78,8 +78,7 @@ std::string writing_table(const WritingRecord& record) {
   for (const WritingBrief& brief : record.settings.briefs) text += brief_row(record, brief);
   text += "\n";
   for (const WritingBrief& brief : record.settings.briefs) {
-    text += fmt::format("{}: length in {}, goal {} to {}\n", brief.name,
-                        brief.length.unit == LengthUnit::kWords ? "words" : "characters without spaces",
+    text += fmt::format("{}: length in {}, goal {} to {}\n", brief.name, unit_words(brief.length.unit),
                         brief.length.low, brief.length.high);
   }
   return text;

@@ -224,6 +224,21 @@ TEST_F(WritingTest, RefusesAFolderOfOtherSettingsAndSaysWhatDiffers) {
   EXPECT_EQ(text_of("writing.json"), before);
 }
 
+TEST_F(WritingTest, WhereNothingWasFinishedAnythingMayBegin) {
+  script_.start_error = "expected at most 16384 tokens of context";
+  ASSERT_FALSE(run().ok());
+  script_.start_error.clear();
+  script_.answer = [](const GenerateRequest&) { return Generation{.error = "killed"}; };
+  campaign_.settings.max_tokens = 12000;
+  ASSERT_TRUE(run().ok());
+  script_.info.details = "another placement";
+  script_.answer = [](const GenerateRequest&) { return whole_answer("The sea"); };
+  const auto record = run();
+  ASSERT_TRUE(record.ok()) << record.error().message;
+  EXPECT_EQ(record->target->details, "another placement");
+  EXPECT_EQ(json()["settings"]["max_tokens"], 12000);
+}
+
 TEST_F(WritingTest, RefusesAnotherTargetBeforeItWritesAWord) {
   campaign_.is_stopped = [this] { return script_.requests.size() >= 2; };
   ASSERT_TRUE(run().ok());
@@ -316,7 +331,7 @@ TEST_F(WritingTest, ADamagedRecordIsRefusedAndNamesTheMember) {
             ": texts[0]: file: expected a name without folders, found \"../../secret\"");
   EXPECT_EQ(refusal("/texts/0/loop/looked_for_in", "words"),
             ": texts[0]: loop: looked_for_in: expected \"ids\" or \"characters\", found \"words\"");
-  EXPECT_EQ(refusal("/target/model", 7).find(": target"), 0u) << refusal("/target/model", 7);
+  EXPECT_EQ(refusal("/target/model", 7), ": target: model: expected a string, found 7");
   EXPECT_EQ(refusal("/settings/briefs/0/facts", 1), ": settings: briefs[0]: facts: expected an array, found 1");
 }
 
