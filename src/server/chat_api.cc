@@ -35,8 +35,7 @@ class ChatListener : public AnswerListener {
   explicit ChatListener(ChatRequest request) : request_(std::move(request)), open_(request_.prepared->fields.n) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(request_.prepared->name, answer, end);
-    remember_answer(request_.context, request_.prepared->prompt, answer, end);
+    note_chat_end(request_.context, *request_.prepared, answer, end);
     usage_ = open_ == request_.prepared->fields.n ? end.usage : sum_usage(usage_, end.usage);
     --open_;
     // Nobody will get the other answers.

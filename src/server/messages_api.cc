@@ -53,8 +53,7 @@ class MessageListener : public AnswerListener {
   explicit MessageListener(MessageWork work) : work_(std::move(work)) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(work_.prepared->name, answer, end);
-    remember_answer(work_.context, work_.prepared->prompt, answer, end);
+    note_chat_end(work_.context, *work_.prepared, answer, end);
     if (end.cause == FinishCause::kError)
       failed(ApiError::from(end.error));
     else

@@ -78,8 +78,7 @@ class ResponseListener : public AnswerListener {
   explicit ResponseListener(ResponseWork work) : work_(std::move(work)) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(work_.prepared->name, answer, end);
-    remember_answer(work_.context, work_.prepared->prompt, answer, end);
+    note_chat_end(work_.context, *work_.prepared, answer, end);
     ended(answer, end);
   }
 

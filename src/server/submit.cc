@@ -203,19 +203,20 @@ Result<void> submit_answers(ServiceContext& context, const PreparedRequest& requ
   return {};
 }
 
-void remember_answer(ServiceContext& context, const std::vector<int32_t>& prompt, const Answer& answer,
-                     const AnswerEnd& end) {
-  // Text behind a stop string was never shown, so it cannot come back.
-  if (end.cause == FinishCause::kError || !end.stop_string.empty()) return;
-  context.memory.remember(prompt, answer.ids());
-}
-
 void log_end(const std::string& name, const Answer& answer, const AnswerEnd& end) {
   if (end.loop.found)
     log_warning("{}: the answer repeats {} tokens {} times from its token {} on{}", name, end.loop.period_tokens,
                 end.loop.repeats, end.loop.first_token, end.cause == FinishCause::kLoop ? "; it was ended" : "");
   if (end.cause == FinishCause::kError)
     log_warning("{}: failed after {} tokens: {}", name, answer.ids().size(), end.error.message);
+}
+
+void note_chat_end(ServiceContext& context, const PreparedRequest& request, const Answer& answer,
+                   const AnswerEnd& end) {
+  log_end(request.name, answer, end);
+  // Text behind a stop string was never shown, so it cannot come back.
+  if (end.cause == FinishCause::kError || !end.stop_string.empty()) return;
+  context.memory.remember(request.prompt, answer.ids());
 }
 
 }  // namespace fathom

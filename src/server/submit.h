@@ -53,11 +53,10 @@ struct Submission {
 /// Asks for fields.n answers. On error none runs and the listener hears nothing of consequence.
 Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request, const Submission& submission);
 
-/// Remembers a finished chat answer for conversations that come back as text.
-void remember_answer(ServiceContext& context, const std::vector<int32_t>& prompt, const Answer& answer,
-                     const AnswerEnd& end);
-
 /// Logs what must not go unnoticed: loops, errors.
 void log_end(const std::string& name, const Answer& answer, const AnswerEnd& end);
+/// For every chat answer: log_end(), and it is remembered for conversations that come back as text.
+void note_chat_end(ServiceContext& context, const PreparedRequest& request, const Answer& answer,
+                   const AnswerEnd& end);
 
 }  // namespace fathom
