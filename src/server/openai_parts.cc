@@ -84,7 +84,8 @@ void WholeChoices::put(const Answer& answer, const AnswerEnd& end, Json choice) 
 }
 
 void WholeChoices::respond(HttpExchange& exchange, Json body, const GenerationUsage& usage, HttpHeaders headers) {
-  if (error_) return exchange.respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
+  if (error_)
+    return exchange.respond(ApiError::from(*error_).response(ApiFamily::kOpenAi, std::move(headers)));
   body["choices"] = Json::array();
   for (auto& [index, choice] : choices_) body["choices"].push_back(std::move(choice));
   body["usage"] = openai_usage(usage);

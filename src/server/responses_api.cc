@@ -106,11 +106,9 @@ class WholeResponse : public ResponseListener {
  protected:
   void ended(const Answer& answer, const AnswerEnd& end) override {
     output_.close(ended_whole(end));
-    if (end.cause == FinishCause::kError) {
-      HttpResponse response = ApiError::from(end.error).response(ApiFamily::kOpenAi);
-      for (auto& header : response_headers(*work_.prepared)) response.headers.push_back(std::move(header));
-      return work_.exchange->respond(std::move(response));
-    }
+    if (end.cause == FinishCause::kError)
+      return work_.exchange->respond(
+          ApiError::from(end.error).response(ApiFamily::kOpenAi, response_headers(*work_.prepared)));
     const Json body = work_.ended_response(answer, end, output_.items());
     work_.store(answer, end, body);
     HttpHeaders headers = response_headers(*work_.prepared);

@@ -296,8 +296,8 @@ void Service::handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr
     workers_->add(std::move(task));
 }
 
-HttpResponse Service::error_body(int status, std::string_view message) {
-  return ApiError::make(status, message).response(ApiFamily::kOpenAi);
+HttpResponse Service::error_body(int status, std::string_view message, std::string_view path) {
+  return ApiError::make(status, message).response(family_of(path));
 }
 
 }  // namespace fathom

@@ -112,7 +112,8 @@ HttpTask<bool> HttpConnection::greet() {
   greet_deadline_ = kNever;
   if (closed_ || greeting == HttpTransport::Greeting::kFailed) co_return false;
   if (greeting == HttpTransport::Greeting::kDone) co_return true;
-  const HttpResponse response = shared_->error_body(400, "this port speaks HTTPS, the request came as HTTP");
+  const std::string_view why = "this port speaks HTTPS, the request came as HTTP";
+  const HttpResponse response = shared_->error_body(400, why, "");
   keep_alive_ = false;
   HttpAnswerHead head = answer_head(400, response.headers);
   head.body_bytes = response.body.size();
@@ -189,6 +190,7 @@ HttpTask<std::optional<HttpHead>> HttpConnection::read_head() {
   bool begun = false;
   is_head_ = version_1_0_ = false;
   cors_origin_.clear();
+  path_.clear();
   while (!closed_) {
     if (!begun && !unread().empty()) {
       begun = true;
@@ -271,6 +273,7 @@ bool HttpConnection::is_preflight(const HttpRequest& request) const {
 HttpTask<void> HttpConnection::serve(HttpHead head) {
   auto request = std::make_shared<HeldRequest>(std::move(head.request), shared_);
   request->peer = peer_;
+  path_ = request->path;
   is_head_ = head.is_head;
   version_1_0_ = head.version_1_0;
   keep_alive_ = head.keep_alive && !shared_->stopping;
@@ -342,7 +345,7 @@ void HttpConnection::pull() {
     return close();
   }
   bool complete = outbox.finished || outbox.aborted;
-  if (outbox.dropped) outbox.response = shared_->error_body(500, "the server lost the request");
+  if (outbox.dropped) outbox.response = shared_->error_body(500, "the server lost the request", path_);
   if (outbox.response) {
     send_response(std::move(*outbox.response));
     complete = true;
@@ -367,7 +370,7 @@ void HttpConnection::pull() {
 
 void HttpConnection::refuse(const HttpFailure& failure) {
   keep_alive_ = false;
-  send_response(shared_->error_body(failure.status, failure.message));
+  send_response(shared_->error_body(failure.status, failure.message, path_));
 }
 
 HttpAnswerHead HttpConnection::answer_head(int status, const HttpHeaders& headers) {

@@ -81,9 +81,9 @@ struct HttpOptions {
 using HttpHandler = std::function<void(std::shared_ptr<const HttpRequest>, std::shared_ptr<HttpExchange>)>;
 /// Looks at a request before its body is read (`body` is empty). A response refuses it.
 using HttpAdmission = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
-/// Makes the body of errors that the server itself answers (400, 408, 413, 417, 431, 500, 501, 503, 505): status
-/// and a sentence.
-using HttpErrorBody = std::function<HttpResponse(int status, std::string_view message)>;
+/// Makes the body of errors that the server itself answers (400, 408, 413, 417, 431, 500, 501, 503, 505): status,
+/// a sentence, and the request's path, empty if it could not be read.
+using HttpErrorBody = std::function<HttpResponse(int status, std::string_view message, std::string_view path)>;
 
 class HttpServer {
  public:
