@@ -188,7 +188,7 @@ class StreamedChat : public ChatListener {
 }  // namespace
 
 Result<void> post_chat_completions(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   FATHOM_ASSIGN(GenerationFields fields, read_generation_fields(Fields(json), context.options.defaults,
                                                                 context.generator.status().vocab_size));
   FATHOM_ASSIGN(PreparedRequest made, prepare_chat(context, json, std::move(fields), "chatcmpl-"));

@@ -47,6 +47,7 @@ Result<std::vector<int32_t>> read_prompt(const Json& value, const std::string& p
     return encode_text(context.tokenizer, text, options);
   }
   if (options.suffix) return wrong_json(path, "text beside a suffix", value);
+  if (value.is_array()) FATHOM_TRY(check_token_count(context, path, value.size()));
   return read_ids(value, path, vocab_size);
 }
 

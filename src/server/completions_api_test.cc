@@ -143,6 +143,31 @@ TEST(CompletionsApi, RefusesTextsThatCannotFitWithoutEncodingThem) {
   EXPECT_NE(exchange->body().find("at least"), std::string::npos) << exchange->body();
 }
 
+// By their number: none of them is looked at, the last would be refused.
+TEST(CompletionsApi, RefusesTooManyIdsWithoutReadingThem) {
+  TestService service(script_of("x" + kEos));
+  const int64_t context_tokens = service.generator().status().context_tokens;
+  std::vector<int32_t> ids(static_cast<size_t>(context_tokens) + 7, 1);
+  ids.back() = -1;
+  const std::string numbers = fmt::format("{} tokens, the context holds {}", ids.size(), context_tokens);
+  const auto message = [](const Json& response) { return response["error"]["message"].get<std::string>(); };
+  const std::pair<Json, const char*> kPrompts[] = {{{{"prompt", ids}}, "prompt"},
+                                                   {{{"prompt_token_ids", ids}}, "prompt_token_ids"},
+                                                   {{{"prompt", Json::array({{1, 2}, ids})}}, "prompt[1]"}};
+  for (const auto& [request, member] : kPrompts) {
+    const auto exchange = service.post("/v1/completions", request);
+    EXPECT_EQ(exchange->status(), 400);
+    EXPECT_EQ(exchange->json()["error"]["code"], "context_length_exceeded");
+    EXPECT_EQ(message(exchange->json()), member + (": " + numbers));
+  }
+  const Json chat{{"prompt_token_ids", ids}, {"max_tokens", 1}};
+  for (const char* path : {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}) {
+    const auto exchange = service.post(path, chat);
+    EXPECT_EQ(exchange->status(), 400) << path;
+    EXPECT_EQ(message(exchange->json()), "prompt_token_ids: " + numbers) << path;
+  }
+}
+
 TEST(TokensApi, TokenizesBothWays) {
   TestService service(script_of("x" + kEos));
   const std::string text = "un'abilità, 안녕 👋 <think>";

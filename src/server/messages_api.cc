@@ -169,7 +169,7 @@ Result<PreparedRequest> prepare(ServiceContext& context, MessagesRequest request
 }
 
 Result<MessagesRequest> read(ServiceContext& context, const HttpRequest& http, bool counts_only) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   return read_messages_request(json, {.defaults = context.options.defaults,
                                       .vocab_size = context.generator.status().vocab_size,
                                       .drops_billing_header = context.options.drops_billing_header,

@@ -251,7 +251,7 @@ Result<void> submit(ServiceContext& context, ResponseWork work) {
 }  // namespace
 
 Result<void> post_responses(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   ResponsesHistory history;
   history.find_item = [&context](std::string_view id) { return find_item(context, id); };
   FATHOM_ASSIGN(const auto previous, Fields(json).text("previous_response_id"));
