@@ -338,7 +338,13 @@ void HttpConnection::call_handler(std::shared_ptr<const HttpRequest> request) {
 void HttpConnection::pull() {
   if (!exchange_ || closed_) return;
   const std::shared_ptr<HttpExchangeState> exchange = exchange_;
-  HttpOutbox outbox = exchange->take();
+  HttpOutbox outbox;
+  try {
+    outbox = exchange->take(output_bytes_);
+  } catch (const std::exception& thrown) {  // of a source: out of memory, or a bug
+    log_warning("stream to {}: cut: {}", peer_, thrown.what());
+    return close();
+  }
   if (outbox.too_slow) {
     log_warning("stream to {}: cut, the client has left more than {} bytes unread", peer_,
                 shared_->options.pending_bytes_max);
@@ -444,7 +450,9 @@ HttpTask<void> HttpConnection::write_loop() {
       output_.pop_front();
     }
     output_at_ = sent;
-    if (exchange_) exchange_->set_unsent(output_bytes_);
+    if (!exchange_) continue;
+    exchange_->set_unsent(output_bytes_);
+    if (exchange_->has_more()) pull();
   }
   writing_ = false;
   event_.cancel();
