@@ -109,6 +109,14 @@ void ChunkStream::send(Json chunk) {
   stream_->send(chunk);
 }
 
+void ChunkStream::send_from(std::function<std::optional<Json>()> next) {
+  stream_->send_from([next = std::move(next), include_usage = include_usage_] {
+    std::optional<Json> chunk = next();
+    if (chunk && include_usage) (*chunk)["usage"] = nullptr;
+    return chunk;
+  });
+}
+
 void ChunkStream::fail(const Error& error) {
   stream_->send(ApiError::from(error).body(ApiFamily::kOpenAi));
   stream_->close();
