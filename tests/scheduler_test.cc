@@ -132,6 +132,70 @@ TEST_F(SchedulerTest, SixteenMixedRequestsAnswerAsTheyDoAlone) {
 
 // ---- What a request may ask for ----
 
+// Takes longer than the masks of a step may.
+class SlowMask : public EveryThird {
+ public:
+  SlowMask(int32_t start, std::function<void()> at_mask) : EveryThird(start), at_mask_(std::move(at_mask)) {}
+  void restrict(std::span<uint64_t> bits) override {
+    std::this_thread::sleep_for(milliseconds(3));
+    at_mask_();
+    EveryThird::restrict(bits);
+  }
+
+ private:
+  std::function<void()> at_mask_;
+};
+
+TEST_F(SchedulerTest, SlowMasksHoldUpNobodyButEachOther) {
+  constexpr int kMasked = 4;
+  const auto masked = [](int which, std::function<void()> at_mask) {
+    GenerationRequest made = request(ids(10, which), 12, {.temperature = 1.5f, .seed = 5});
+    made.mask = std::make_unique<SlowMask>(which, std::move(at_mask));
+    return made;
+  };
+  std::vector<Ids> alone;
+  Ids plain_alone;
+  {
+    auto scheduler = make(options(1));
+    for (int which = 0; which < kMasked; ++which) {
+      auto recorder = submit(*scheduler, masked(which, [] {}));
+      EXPECT_EQ(recorder->wait().cause, FinishCause::kMaxTokens);
+      alone.push_back(recorder->answer());
+    }
+    auto recorder = submit(*scheduler, request(ids(12, 7), 60));
+    recorder->wait();
+    plain_alone = recorder->answer();
+  }
+  SchedulerOptions options = this->options(kMasked + 1);
+  options.step_target_us = 4000;
+  auto scheduler = make(options);
+  // All on the engine's thread, and read when everything has ended.
+  int masks_since = 0, masks_most = 0, masks_all = 0, plain_tokens = 0;
+  auto plain = std::make_shared<Recorder>();
+  Gate gate;
+  plain->at_token = [&](const GeneratedToken&) {
+    if (plain_tokens++ == 0) gate.wait();  // until all have been submitted
+    masks_most = std::max(masks_most, masks_since);
+    masks_since = 0;
+    return true;
+  };
+  submit(*scheduler, request(ids(12, 7), 60), plain);
+  plain->wait_for_tokens(1);
+  std::vector<std::shared_ptr<Recorder>> recorders;
+  for (int which = 0; which < kMasked; ++which)
+    recorders.push_back(submit(*scheduler, masked(which, [&] { ++masks_since, ++masks_all; })));
+  gate.open();
+  for (int which = 0; which < kMasked; ++which) {
+    EXPECT_EQ(recorders[static_cast<size_t>(which)]->wait().cause, FinishCause::kMaxTokens) << which;
+    EXPECT_EQ(recorders[static_cast<size_t>(which)]->answer(), alone[static_cast<size_t>(which)]) << which;
+  }
+  plain->wait();
+  scheduler.reset();
+  EXPECT_EQ(plain->answer(), plain_alone);
+  EXPECT_EQ(masks_all, kMasked * 12);
+  EXPECT_LE(masks_most, 2) << "one in a step: at the end of one, at the beginning of the next";
+}
+
 TEST_F(SchedulerTest, EndsAtStopIdsUnlessTheyAreBanned) {
   auto scheduler = make(options());
   const Ids free = session_answer(ids(30), 12, {.temperature = 0});

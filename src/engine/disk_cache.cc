@@ -373,12 +373,13 @@ Result<std::unique_ptr<DiskCache>> DiskCache::open(const DiskCacheOptions& optio
     log_warning("prefix cache: {}: not writable: what is there is used, nothing is added", options.folder);
   else
     impl->make_room(0);
-  const DiskCacheStatistics found = [&] {
-    const std::lock_guard lock(impl->mutex);
-    return DiskCacheStatistics{.entries = impl->index.size(), .bytes = impl->index.bytes()};
-  }();
-  log_info("prefix cache: {}: {} entries, {} of at most {} MiB", options.folder, found.entries, found.bytes >> 20,
-           options.bytes_max >> 20);
+  // Nobody else has it yet: no lock.
+  log_info("prefix cache: {}: {} entries, {} of at most {} MiB", options.folder, impl->index.size(),
+           impl->index.bytes() >> 20, options.bytes_max >> 20);
+  if (const DiskCacheIndex::Sum others = impl->index.of_other_versions(); others.entries > 0)
+    log_info("prefix cache: {}: {} of the entries, {} bytes, are in other versions of the format: of no use here, "
+             "they are the first to make room",
+             options.folder, others.entries, others.bytes);
   impl->writer = std::thread([raw = impl.get()] { raw->run_writer(); });
   return std::unique_ptr<DiskCache>(new DiskCache(std::move(impl)));
 }

@@ -146,7 +146,7 @@ std::optional<std::vector<DiskCacheKey>> DiskCacheIndex::victims(int64_t bytes, 
   std::vector<std::pair<Rank, const Entry*>> order;
   for (const auto& [key, entry] : entries_) {
     if (guard.never.contains(key)) continue;
-    const int turn = guard.last.contains(key) ? 2 : is_superseded(entry) ? 0 : 1;
+    const int turn = !entry.file.known_version ? 0 : guard.last.contains(key) ? 3 : is_superseded(entry) ? 1 : 2;
     order.push_back({{turn, worth(entry.file, now_ms), entry.last_use}, &entry});
   }
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -157,6 +157,16 @@ std::optional<std::vector<DiskCacheKey>> DiskCacheIndex::victims(int64_t bytes, 
   }
   if (needed > 0) return std::nullopt;
   return chosen;
+}
+
+DiskCacheIndex::Sum DiskCacheIndex::of_other_versions() const {
+  Sum sum;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.file.known_version) continue;
+    ++sum.entries;
+    sum.bytes += entry.file.bytes;
+  }
+  return sum;
 }
 
 std::vector<DiskCacheKey> DiskCacheIndex::keys() const {

@@ -47,6 +47,12 @@ class DiskCacheIndex {
   std::optional<std::vector<DiskCacheKey>> victims(int64_t bytes, int64_t bytes_max, const Guard& guard,
                                                    int64_t now_ms) const;
 
+  struct Sum {
+    int64_t entries = 0, bytes = 0;
+  };
+  /// Of entries in other versions of the format: no model can use them here, so they make room first.
+  Sum of_other_versions() const;
+
   std::vector<DiskCacheKey> keys() const;
   int64_t bytes() const { return bytes_; }
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }

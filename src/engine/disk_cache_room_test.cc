@@ -7,9 +7,11 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
+#include "base/log.h"
 #include "engine/disk_cache.h"
 #include "engine/disk_cache_file.h"
 #include "engine/disk_cache_test_data.h"
@@ -112,6 +114,38 @@ TEST_F(DiskCacheRoom, UsesThatTheRamServedCountToo) {
   put(run_of(3, 20));
   EXPECT_TRUE(has(run_of(1, 20)) && !has(run_of(2, 20)));
   EXPECT_EQ(cache_->statistics().hits, 0);
+}
+
+TEST_F(DiskCacheRoom, OtherVersionsOfTheFormatAreToldAndGoFirst) {
+  std::vector<std::string> log;
+  set_log_sink([&log](LogLevel, std::string_view line) {
+    if (line.find("other versions") != std::string_view::npos) log.emplace_back(line);
+  });
+  open_for(4);
+  EXPECT_EQ(log.size(), 0u);
+  for (const int line : {1, 2, 3, 4}) put(run_of(line, 20));
+  cache_.reset();
+  // Two are of another version, used last of all: the header's byte 8.
+  int64_t bytes = 0;
+  for (const int line : {3, 4}) {
+    PrefixHasher hasher(disk_cache_pack(options_.owner, options_.rewind_tokens));
+    hasher.take(run_of(line, 20));
+    const fs::path path = folder_ / disk_cache_file_name(hasher.key());
+    bytes += static_cast<int64_t>(fs::file_size(path));
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\7');
+  }
+  cache_ = opened();
+  set_log_sink({});
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_NE(log[0].find(fmt::format("2 of the entries, {} bytes", bytes)), std::string::npos) << log[0];
+  EXPECT_EQ(cache_->statistics().entries, 4);
+
+  put(run_of(5, 20));
+  put(run_of(6, 20));
+  EXPECT_EQ(cache_->statistics().evictions, 2);
+  for (const int line : {1, 2, 5, 6}) EXPECT_TRUE(has(run_of(line, 20))) << line;
+  put(run_of(7, 20));
+  EXPECT_FALSE(has(run_of(1, 20)));
 }
 
 TEST_F(DiskCacheRoom, FewTokensForTheirBytesGoBeforeMany) {

@@ -46,7 +46,10 @@ std::span<const uint64_t> Job::allowed_ids() {
 }
 
 Result<std::optional<FinishCause>> Job::next_token(std::span<const float> logits, int64_t context_tokens) {
-  FATHOM_ASSIGN(const int32_t token_id, sampler_->sample(logits, tokens, allowed_ids()));
+  const GenerationClock::time_point begin = GenerationClock::now();
+  const std::span<const uint64_t> allowed = allowed_ids();
+  mask_us = between_us(begin, GenerationClock::now());
+  FATHOM_ASSIGN(const int32_t token_id, sampler_->sample(logits, tokens, allowed));
   GeneratedToken token{.id = token_id, .index = generated_tokens, .is_stop = is_stop(token_id)};
   std::vector<TokenLogprob> top;
   if (request.top_logprobs >= 0) {
@@ -57,7 +60,10 @@ Result<std::optional<FinishCause>> Job::next_token(std::span<const float> logits
   tokens.push_back(token_id);
   ++generated_tokens;
   last_token = GenerationClock::now();
-  if (request.mask != nullptr) request.mask->accept(token_id);
+  if (request.mask != nullptr) {
+    request.mask->accept(token_id);
+    mask_us += between_us(last_token, GenerationClock::now());
+  }
   const bool goes_on = request.sink->on_token(token);
   return end_of(token, goes_on, context_tokens);
 }

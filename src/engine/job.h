@@ -25,6 +25,7 @@ struct Job {
   bool is_prefilled = false;  // the sink has heard of the whole prompt
   bool is_alone = false;      // after a failed step: runs in steps of its own until it is where it was
   int failures = 0;           // in a row
+  int64_t mask_us = 0;        // what the mask took for the newest token
   std::vector<double> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top;
 

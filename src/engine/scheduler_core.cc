@@ -70,12 +70,14 @@ void SchedulerCore::enqueue(std::shared_ptr<Job> job) {
 }
 
 bool SchedulerCore::round() {
+  masks_us_ = 0;
   end_overdue();
+  const bool drew = draw_waiting();
   begin_followers();
   begin_loaded();
   admit();
   plan();
-  if (planned_.empty()) return false;
+  if (planned_.empty()) return drew || draws_wait_;
   run_planned();
   hooks_.publish();
   return true;
@@ -121,6 +123,7 @@ void SchedulerCore::release(Slot& slot, FinishCause cause, const Error& error) {
   const std::shared_ptr<Job> job = std::move(slot.job);
   slot.job = nullptr;
   slot.decodes = false;
+  slot.draws_since = 0;
   slot.leader = 0;
   if (slot.is_loading) loader_->forget(job->id);
   slot.is_loading = false;

@@ -31,6 +31,7 @@ struct Slot {
   int64_t leader_tokens = 0;     // how far
   bool is_loading = false;       // from disk
   bool decodes = false;          // all but the newest token is evaluated
+  uint64_t draws_since = 0;      // of the core's clock: all is evaluated, the next token waits to be drawn; 0: no
   std::vector<int64_t> stops;    // positions inside the prompt at which the state is kept, ascending
   int64_t announced_rows = 0;    // of the next chunk, as the Engram reader was told
 
@@ -114,6 +115,8 @@ class SchedulerCore {
   void run_planned();
   void after(const Planned& planned);
   void after_prompt(Slot& slot);
+  bool draw_waiting();
+  bool masks_had_their_share() const;
   void draw(Slot& slot);
   void failed(Error error);
 
@@ -137,6 +140,8 @@ class SchedulerCore {
   size_t cursor_ = 0;        // slot whose prompt comes first in the next step
   bool lone_turn_ = false;
   bool is_alone_step_ = false;
+  bool draws_wait_ = false;  // somebody's next token does
+  int64_t masks_us_ = 0;     // since the round began
   uint64_t clock_ = 0;
   GenerationClock::time_point last_moment_ = GenerationClock::time_point::max();
 };

@@ -12,12 +12,14 @@ namespace fathom {
 // One row for everyone who decodes; the rest is for prompts.
 void SchedulerCore::plan() {
   planned_.clear();
-  is_alone_step_ = false;
+  is_alone_step_ = draws_wait_ = false;
   prompts_.clear(), lone_.clear();
   for (size_t step = 0; step < slots_.size(); ++step) {
     Slot& slot = slots_[(cursor_ + step) % slots_.size()];
     if (slot.job == nullptr || !slot.has_begun) continue;
-    if (slot.job->is_alone) {
+    if (slot.draws_since != 0) {
+      draws_wait_ = true;
+    } else if (slot.job->is_alone) {
       lone_.push_back(&slot);
     } else if (slot.decodes) {
       planned_.push_back({.slot = &slot, .rows = 1});
@@ -45,7 +47,7 @@ int64_t SchedulerCore::units_wanted(const Slot& slot) const {
 // While nobody decodes, long prompts take turns in long steps of their own: weights are read once a step,
 // however many rows it has.
 bool SchedulerCore::plan_lone(const std::vector<Slot*>& prompts) {
-  if (!planned_.empty()) return false;
+  if (!planned_.empty() || draws_wait_) return false;
   Slot& first = *prompts.front();
   if (prompts.size() > 1 && units_wanted(first) < shared_budget_.units()) return false;
   planned_.push_back(chunk(first, alone_budget_.units(), model_.options().step_rows));
@@ -130,6 +132,7 @@ Segment SchedulerCore::segment(const Planned& planned) {
 
 void SchedulerCore::run_planned() {
   const GenerationClock::time_point begin = GenerationClock::now();
+  const int64_t masks_us_before = masks_us_;
   segments_.clear();
   int64_t units = 0, evaluated = 0;
   for (const Planned& planned : planned_) {
@@ -151,7 +154,8 @@ void SchedulerCore::run_planned() {
   }
   const auto step_us =
       std::chrono::duration_cast<std::chrono::microseconds>(GenerationClock::now() - begin).count();
-  (is_alone_step_ ? alone_budget_ : shared_budget_).note(units, step_us);
+  const int64_t masks_us_within = masks_us_ - masks_us_before;
+  (is_alone_step_ ? alone_budget_ : shared_budget_).note(units, step_us - masks_us_within, masks_us_);
   ++statistics_.steps;
   statistics_.step_us += step_us;
   statistics_.step_us_max = std::max<int64_t>(statistics_.step_us_max, step_us);
@@ -213,8 +217,36 @@ void SchedulerCore::after_prompt(Slot& slot) {
   draw(slot);
 }
 
+// Half of the step's target, and a mask that is begun is finished.
+bool SchedulerCore::masks_had_their_share() const {
+  return masks_us_ > std::max<int64_t>(0, options_.step_target_us / 2);
+}
+
+// Whoever has waited longest comes first. False: nobody waited.
+bool SchedulerCore::draw_waiting() {
+  bool drew = false;
+  while (!masks_had_their_share()) {
+    Slot* first = nullptr;
+    for (Slot& slot : slots_)
+      if (slot.draws_since != 0 && (first == nullptr || slot.draws_since < first->draws_since)) first = &slot;
+    if (first == nullptr) break;
+    draw(*first);
+    drew = true;
+  }
+  return drew;
+}
+
+// The mask of one answer can take as long as a step. When those drawn had their share of the time, the others with
+// a mask wait for the next round, and answers without one and prompts go on meanwhile.
 void SchedulerCore::draw(Slot& slot) {
-  Result<std::optional<FinishCause>> drawn = slot.job->next_token(slot.logits, options_.context_tokens);
+  Job& job = *slot.job;
+  if (job.request.mask != nullptr && masks_had_their_share()) {
+    if (slot.draws_since == 0) slot.draws_since = ++clock_;
+    return;
+  }
+  slot.draws_since = 0;
+  Result<std::optional<FinishCause>> drawn = job.next_token(slot.logits, options_.context_tokens);
+  masks_us_ += job.mask_us;
   if (!drawn.ok()) {
     release(slot, FinishCause::kError, drawn.error());
   } else if (drawn->has_value()) {

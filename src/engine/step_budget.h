@@ -12,8 +12,9 @@ class StepBudget {
   StepBudget(int64_t target_us, int64_t units_min, int64_t units_max, int64_t units_start);
 
   int64_t units() const { return units_; }
-  /// A step took `step_us`, with `units` of prompts in it.
-  void note(int64_t units, int64_t step_us);
+  /// A step took `step_us`, with `units` of prompts in it, and `masks_us` beside that its prompts are not to blame
+  /// for: those take from the target, at most half of it.
+  void note(int64_t units, int64_t step_us, int64_t masks_us = 0);
 
  private:
   int64_t target_us_;

@@ -6,11 +6,11 @@ namespace fathom {
 namespace {
 
 // Steps that take `base_us` and `unit_us` for each unit.
-int64_t settle(StepBudget& budget, int64_t base_us, int64_t unit_us) {
+int64_t settle(StepBudget& budget, int64_t base_us, int64_t unit_us, int64_t masks_us = 0) {
   int64_t step_us = 0;
   for (int step = 0; step < 60; ++step) {
     step_us = base_us + budget.units() * unit_us;
-    budget.note(budget.units(), step_us);
+    budget.note(budget.units(), step_us, masks_us);
   }
   return step_us;
 }
@@ -21,6 +21,14 @@ TEST(StepBudget, SettlesBelowItsTarget) {
   EXPECT_GE(budget.units(), 1400);  // 2000 would fill it
   EXPECT_LE(settle(budget, 40'000, 20), 50'000);
   EXPECT_GE(budget.units(), 10);
+}
+
+TEST(StepBudget, LeavesMasksTheirTimeAndPromptsTheirHalf) {
+  StepBudget budget(50'000, 10, 100'000, 5000);
+  EXPECT_LE(settle(budget, 10'000, 20, 15'000), 35'000);
+  EXPECT_GE(budget.units(), 870);  // 1250 would fill it
+  EXPECT_LE(settle(budget, 10'000, 20, 900'000), 25'000);
+  EXPECT_GE(budget.units(), 520);  // 750 would fill it
 }
 
 TEST(StepBudget, NeverStarvesAndNeverExceeds) {

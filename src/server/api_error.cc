@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/live_requests.h"
+
 namespace fathom {
 namespace {
 
@@ -80,13 +82,21 @@ ApiError ApiError::from(const Error& error) {
 
 Json ApiError::body(ApiFamily family) const {
   if (family == ApiFamily::kAnthropic)
-    return {{"type", "error"}, {"error", {{"type", anthropic_type(status)}, {"message", message}}}};
+    return {{"type", "error"},
+            {"error", {{"type", anthropic_type(status)}, {"message", message}}},
+            {"request_id", text_or_null(request_id)}};
   return {{"error",
            {{"message", message}, {"type", type}, {"param", text_or_null(param)}, {"code", text_or_null(code)}}}};
 }
 
-HttpResponse ApiError::response(ApiFamily family) const {
-  HttpResponse response = json_response(status, body(family));
+HttpResponse ApiError::response(ApiFamily family, HttpHeaders more) const {
+  if (family == ApiFamily::kAnthropic && request_id.empty()) {
+    ApiError named = *this;
+    named.request_id = random_name("req_");
+    return named.response(family, std::move(more));
+  }
+  HttpResponse response = json_response(status, body(family), std::move(more));
+  if (family == ApiFamily::kAnthropic) response.headers.emplace_back("request-id", request_id);
   if (retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

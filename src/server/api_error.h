@@ -21,13 +21,15 @@ struct ApiError {
   std::string code;     // "context_length_exceeded", ...; empty: null
   std::string param;    // the member at fault; empty: null
   std::string message;
-  int retry_after_s = 0;  // 429 and 503
+  std::string request_id;  // what Anthropic's shape names the request by; response() makes one up if it is empty
+  int retry_after_s = 0;   // 429 and 503
 
   /// Errors of requests begin with the path of the member: `messages[2].role: expected ...`. It becomes `param`.
   static ApiError from(const Error& error);
   static ApiError make(int status, std::string_view message);
   Json body(ApiFamily family) const;
-  HttpResponse response(ApiFamily family) const;
+  /// `more`: headers beside those of the error.
+  HttpResponse response(ApiFamily family, HttpHeaders more = {}) const;
 };
 
 /// `more`: headers beside the content's type.

@@ -35,8 +35,7 @@ class ChatListener : public AnswerListener {
   explicit ChatListener(ChatRequest request) : request_(std::move(request)), open_(request_.prepared->fields.n) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(request_.prepared->name, answer, end);
-    remember_answer(request_.context, request_.prepared->prompt, answer, end);
+    note_chat_end(request_.context, *request_.prepared, answer, end);
     usage_ = open_ == request_.prepared->fields.n ? end.usage : sum_usage(usage_, end.usage);
     --open_;
     // Nobody will get the other answers.
@@ -189,7 +188,7 @@ class StreamedChat : public ChatListener {
 }  // namespace
 
 Result<void> post_chat_completions(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   FATHOM_ASSIGN(GenerationFields fields, read_generation_fields(Fields(json), context.options.defaults,
                                                                 context.generator.status().vocab_size));
   FATHOM_ASSIGN(PreparedRequest made, prepare_chat(context, json, std::move(fields), "chatcmpl-"));

@@ -35,6 +35,8 @@ Result<Json> chat_tool(const Fields& tool, const char* schema_name) {
   return Json{{"type", "function"}, {"function", std::move(function)}};
 }
 
+Json text_block(std::string text) { return {{"type", "text"}, {"text", std::move(text)}}; }
+
 Json chat_call(std::string id, std::string name, std::string namespace_name, Json arguments) {
   Json call{{"id", std::move(id)},
             {"type", "function"},

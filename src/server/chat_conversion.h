@@ -22,6 +22,8 @@ Result<std::string> required_tool_name(const Fields& fields);
 /// {"type": "function", "function": {"name", "description", "parameters", "strict"}} of a tool whose members are
 /// not wrapped; `schema_name` is what the API calls the schema of its arguments. Without a schema: no arguments.
 Result<Json> chat_tool(const Fields& tool, const char* schema_name);
+/// {"type": "text", "text"} of a message's content.
+Json text_block(std::string text);
 /// An entry of "tool_calls"; an empty namespace is left out.
 Json chat_call(std::string id, std::string name, std::string namespace_name, Json arguments);
 /// Adds an assistant's message: what follows another assistant's message belongs to the same turn.

@@ -1,4 +1,5 @@
 // POST /v1/completions: prompts as they are, as text or token ids.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -6,6 +7,7 @@
 
 #include "server/openai_parts.h"
 #include "server/submit.h"
+#include "text/utf8.h"
 
 namespace fathom {
 namespace {
@@ -47,6 +49,7 @@ Result<std::vector<int32_t>> read_prompt(const Json& value, const std::string& p
     return encode_text(context.tokenizer, text, options);
   }
   if (options.suffix) return wrong_json(path, "text beside a suffix", value);
+  if (value.is_array()) FATHOM_TRY(check_token_count(context, path, value.size()));
   return read_ids(value, path, vocab_size);
 }
 
@@ -88,12 +91,88 @@ struct CompletionRequest {
     return prompts[static_cast<size_t>(answer.index() / fields.n)];
   }
   int answers() const { return static_cast<int>(prompts.size()) * fields.n; }
+  /// The ids of a prompt are told once, however many answers it has.
+  bool tells_prompt_ids(const Answer& answer) const {
+    return fields.return_token_ids && answer.index() % fields.n == 0;
+  }
   Json header() const {
     return {{"id", name}, {"object", "text_completion"}, {"created", created_s}, {"model", context.card.name}};
   }
   std::string prompt_text(const Answer& answer) const {
     return replace_invalid_utf8(context.tokenizer.decode(prompt_of(answer)));
   }
+};
+
+Json choice_of(const Answer& answer, std::string text, Json logprobs) {
+  return {{"index", answer.index()},
+          {"text", std::move(text)},
+          {"logprobs", std::move(logprobs)},
+          {"finish_reason", nullptr}};
+}
+
+/// `count` tokens of the prompt, of which the first has nothing before it.
+std::vector<AnswerToken> prompt_tokens(const CompletionRequest& request, const Answer& answer, size_t first,
+                                       size_t count) {
+  std::vector<AnswerToken> tokens;
+  const std::vector<int32_t>& ids = request.prompt_of(answer);
+  for (size_t position = first; position < first + count; ++position) {
+    AnswerToken token{ids[position], 0, {}};
+    if (position > 0 && position - 1 < answer.prompt_logprobs().size()) {
+      token.logprob = answer.prompt_logprobs()[position - 1];
+      if (position - 1 < answer.prompt_top().size()) token.top = answer.prompt_top()[position - 1];
+    }
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+Json logprobs_of(const CompletionRequest& request, const std::vector<AnswerToken>& tokens,
+                 bool begins_with_prompt, int64_t offset) {
+  Json logprobs =
+      completion_logprobs(tokens, request.context.tokenizer, request.fields.top_logprobs > 0, offset);
+  if (begins_with_prompt && !tokens.empty()) {
+    logprobs["token_logprobs"][0] = nullptr;
+    if (!logprobs["top_logprobs"].is_null()) logprobs["top_logprobs"][0] = nullptr;
+  }
+  return logprobs;
+}
+
+/// What a stream says of a prompt before its answer, in portions: at once it could be more than a client may owe.
+class PromptEcho {
+ public:
+  /// `answer`, to which `request` belongs, is not asked for anything that changes while it is generated.
+  PromptEcho(const CompletionRequest& request, std::shared_ptr<const Answer> answer)
+      : request_(request), answer_(std::move(answer)) {}
+
+  std::optional<Json> next_chunk() {
+    const std::vector<int32_t>& ids = request_.prompt_of(*answer_);
+    const size_t end = request_.echo ? ids.size() : 0;
+    if (told_ && at_ >= end) return std::nullopt;
+    const size_t count = std::min(kPortionTokens, end - at_);
+    const bool is_first = !std::exchange(told_, true);
+    Json logprobs;
+    if (request_.echo && request_.fields.logprobs)
+      logprobs = logprobs_of(request_, prompt_tokens(request_, *answer_, at_, count), is_first, offset_);
+    const std::string bytes = request_.context.tokenizer.decode(std::span(ids).subspan(at_, count));
+    offset_ += static_cast<int64_t>(bytes.size());
+    at_ += count;
+    std::string text = text_.push(bytes);
+    if (at_ >= end) text += text_.flush();
+    Json item = choice_of(*answer_, std::move(text), std::move(logprobs));
+    if (is_first && request_.tells_prompt_ids(*answer_)) item["prompt_token_ids"] = ids;
+    Json chunk = request_.header();
+    chunk["choices"] = Json::array({std::move(item)});
+    return chunk;
+  }
+
+ private:
+  static constexpr size_t kPortionTokens = 128;  // with 20 alternatives each some 80 KiB
+  const CompletionRequest& request_;
+  const std::shared_ptr<const Answer> answer_;
+  bool told_ = false;
+  size_t at_ = 0;
+  int64_t offset_ = 0;  // of token `at_`, in bytes
+  Utf8Holder text_;
 };
 
 class CompletionListener : public AnswerListener {
@@ -119,38 +198,9 @@ class CompletionListener : public AnswerListener {
   virtual void answer_ended(const Answer& answer, const AnswerEnd& end) = 0;
   virtual void all_ended() = 0;
 
-  Json choice(const Answer& answer, std::string text, Json logprobs) const {
-    return {{"index", answer.index()},
-            {"text", std::move(text)},
-            {"logprobs", std::move(logprobs)},
-            {"finish_reason", nullptr}};
-  }
   void put_end(const Answer& answer, const AnswerEnd& end, Json& choice) const {
     choice["finish_reason"] = openai_finish_reason(answer, end, request_.context.options.loop_finish_reason);
     choice["finish_details"] = finish_details(answer, end);
-  }
-  /// Of the prompt; the first token has nothing before it.
-  std::vector<AnswerToken> prompt_tokens(const Answer& answer) const {
-    std::vector<AnswerToken> tokens;
-    const std::vector<int32_t>& ids = request_.prompt_of(answer);
-    for (size_t position = 0; position < ids.size(); ++position) {
-      AnswerToken token{ids[position], 0, {}};
-      if (position > 0 && position - 1 < answer.prompt_logprobs().size()) {
-        token.logprob = answer.prompt_logprobs()[position - 1];
-        if (position - 1 < answer.prompt_top().size()) token.top = answer.prompt_top()[position - 1];
-      }
-      tokens.push_back(std::move(token));
-    }
-    return tokens;
-  }
-  Json logprobs_of(std::vector<AnswerToken> tokens, bool begins_with_prompt, int64_t offset) const {
-    Json logprobs =
-        completion_logprobs(tokens, request_.context.tokenizer, request_.fields.top_logprobs > 0, offset);
-    if (begins_with_prompt && !tokens.empty()) {
-      logprobs["token_logprobs"][0] = nullptr;
-      if (!logprobs["top_logprobs"].is_null()) logprobs["top_logprobs"][0] = nullptr;
-    }
-    return logprobs;
   }
 
   CompletionRequest request_;
@@ -178,17 +228,15 @@ class WholeCompletion : public CompletionListener {
     Json logprobs;
     if (fields.logprobs) {
       std::vector<AnswerToken> tokens;
-      if (request_.echo) tokens = prompt_tokens(answer);
+      if (request_.echo) tokens = prompt_tokens(request_, answer, 0, request_.prompt_of(answer).size());
       tokens.insert(tokens.end(), answer.tokens().begin(), answer.tokens().end());
-      logprobs = logprobs_of(std::move(tokens), request_.echo, 0);
+      logprobs = logprobs_of(request_, tokens, request_.echo, 0);
     }
-    Json item = choice(answer, (request_.echo ? request_.prompt_text(answer) : "") + answer.content(),
-                       std::move(logprobs));
+    Json item = choice_of(answer, (request_.echo ? request_.prompt_text(answer) : "") + answer.content(),
+                          std::move(logprobs));
     put_end(answer, end, item);
-    if (fields.return_token_ids) {
-      item["token_ids"] = answer.ids();
-      item["prompt_token_ids"] = request_.prompt_of(answer);
-    }
+    if (fields.return_token_ids) item["token_ids"] = answer.ids();
+    if (request_.tells_prompt_ids(answer)) item["prompt_token_ids"] = request_.prompt_of(answer);
     choices_.put(answer, end, std::move(item));
   }
 
@@ -216,10 +264,10 @@ class StreamedCompletion : public CompletionListener {
     if (text.empty() && !tells_token) return;
     Json logprobs;
     if (token != nullptr && fields.logprobs) {
-      logprobs = logprobs_of({*token}, false, offsets_[answer.index()]);
+      logprobs = logprobs_of(request_, {*token}, false, offsets_[answer.index()]);
       offsets_[answer.index()] += static_cast<int64_t>(request_.context.tokenizer.token_bytes(token->id).size());
     }
-    Json item = choice(answer, std::move(text), std::move(logprobs));
+    Json item = choice_of(answer, std::move(text), std::move(logprobs));
     if (token != nullptr && fields.return_token_ids) item["token_ids"] = Json::array({token->id});
     send(std::move(item));
   }
@@ -231,7 +279,7 @@ class StreamedCompletion : public CompletionListener {
       return stream_.fail(end.error);
     }
     begin(answer);
-    Json item = choice(answer, "", Json());
+    Json item = choice_of(answer, "", Json());
     put_end(answer, end, item);
     send(std::move(item), &end.usage);
   }
@@ -243,15 +291,13 @@ class StreamedCompletion : public CompletionListener {
  private:
   void begin(const Answer& answer) {
     if (!begun_.insert(answer.index()).second) return;
-    if (!request_.echo && !request_.fields.return_token_ids) return;
-    Json logprobs;
-    if (request_.echo && request_.fields.logprobs) logprobs = logprobs_of(prompt_tokens(answer), true, 0);
+    if (!request_.echo && !request_.tells_prompt_ids(answer)) return;
     if (request_.echo)
       offsets_[answer.index()] = static_cast<int64_t>(
           request_.context.tokenizer.decode(request_.prompt_of(answer)).size());
-    Json item = choice(answer, request_.echo ? request_.prompt_text(answer) : "", std::move(logprobs));
-    if (request_.fields.return_token_ids) item["prompt_token_ids"] = request_.prompt_of(answer);
-    send(std::move(item));
+    // The answer keeps this listener, and so the request, alive.
+    const auto echo = std::make_shared<PromptEcho>(request_, answer.shared_from_this());
+    stream_.send_from([echo] { return echo->next_chunk(); });
   }
 
   void send(Json item, const GenerationUsage* usage = nullptr) {

@@ -59,6 +59,50 @@ TEST(CompletionsApi, EchoesAndScores) {
   EXPECT_EQ(choice["logprobs"]["text_offset"][1], std::string("<｜begin▁of▁sentence｜>").size());
 }
 
+// As a whole it can be more than a client may owe, so it comes in portions; put together they are what the whole
+// response says.
+TEST(CompletionsApi, StreamsALongEchoInPortions) {
+  TestService service(script_of(" there 👋" + kEos));
+  std::string prompt;
+  for (int word = 0; word < 400; ++word) prompt += word % 3 == 0 ? " 👋🏽" : " ünd 안녕";
+  prompt += "\xF0\x9F\x91";  // a broken end
+  std::vector<int32_t> ids = test_tokenizer().encode(prompt);
+  for (const bool logprobs : {false, true}) {
+    Json request{{"prompt", Json::array({ids, {1, 2}})}, {"n", 2}, {"echo", true}, {"return_token_ids", true}};
+    if (logprobs) request["logprobs"] = 1;
+    const Json whole = post(service, request);
+    request["stream"] = true;
+    std::vector<Json> choices(4);
+    std::vector<int> chunks(4);
+    for (const TestEvent& event : read_events(service.post("/v1/completions", request)->body())) {
+      if (event.text == "[DONE]") continue;
+      const Json choice = event.json()["choices"][0];
+      EXPECT_LT(event.text.size(), 100000u);
+      Json& sum = choices[choice["index"].get<size_t>()];
+      ++chunks[choice["index"].get<size_t>()];
+      if (sum.is_null()) {
+        sum = choice;
+        continue;
+      }
+      EXPECT_FALSE(choice.contains("prompt_token_ids")) << "once";
+      sum["text"] = sum["text"].get<std::string>() + choice["text"].get<std::string>();
+      for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+        if (!choice["logprobs"].is_null())
+          for (const Json& item : choice["logprobs"][list]) sum["logprobs"][list].push_back(item);
+    }
+    EXPECT_GT(chunks[0], 8);
+    for (size_t index = 0; index < 4; ++index) {
+      const Json& expected = whole["choices"][index];
+      EXPECT_EQ(choices[index]["text"], expected["text"]) << index;
+      EXPECT_EQ(choices[index]["logprobs"], expected["logprobs"]) << index;
+      EXPECT_EQ(choices[index].contains("prompt_token_ids"), index % 2 == 0) << index;
+      EXPECT_EQ(choices[index].value("prompt_token_ids", Json()), expected.value("prompt_token_ids", Json()));
+    }
+    EXPECT_EQ(choices[0]["prompt_token_ids"], Json(ids));
+    EXPECT_EQ(choices[2]["prompt_token_ids"], Json({1, 2}));
+  }
+}
+
 TEST(CompletionsApi, StreamsAndStops) {
   for (const bool bytes : {false, true}) {
     Json script = script_of("one two 👋 three" + kEos);
@@ -141,6 +185,31 @@ TEST(CompletionsApi, RefusesTextsThatCannotFitWithoutEncodingThem) {
   const auto exchange = service.post("/v1/chat/completions", {{"messages", Json::array({message})}});
   EXPECT_EQ(exchange->json()["error"]["param"], "messages");
   EXPECT_NE(exchange->body().find("at least"), std::string::npos) << exchange->body();
+}
+
+// By their number: none of them is looked at, the last would be refused.
+TEST(CompletionsApi, RefusesTooManyIdsWithoutReadingThem) {
+  TestService service(script_of("x" + kEos));
+  const int64_t context_tokens = service.generator().status().context_tokens;
+  std::vector<int32_t> ids(static_cast<size_t>(context_tokens) + 7, 1);
+  ids.back() = -1;
+  const std::string numbers = fmt::format("{} tokens, the context holds {}", ids.size(), context_tokens);
+  const auto message = [](const Json& response) { return response["error"]["message"].get<std::string>(); };
+  const std::pair<Json, const char*> kPrompts[] = {{{{"prompt", ids}}, "prompt"},
+                                                   {{{"prompt_token_ids", ids}}, "prompt_token_ids"},
+                                                   {{{"prompt", Json::array({{1, 2}, ids})}}, "prompt[1]"}};
+  for (const auto& [request, member] : kPrompts) {
+    const auto exchange = service.post("/v1/completions", request);
+    EXPECT_EQ(exchange->status(), 400);
+    EXPECT_EQ(exchange->json()["error"]["code"], "context_length_exceeded");
+    EXPECT_EQ(message(exchange->json()), member + (": " + numbers));
+  }
+  const Json chat{{"prompt_token_ids", ids}, {"max_tokens", 1}};
+  for (const char* path : {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}) {
+    const auto exchange = service.post(path, chat);
+    EXPECT_EQ(exchange->status(), 400) << path;
+    EXPECT_EQ(message(exchange->json()), "prompt_token_ids: " + numbers) << path;
+  }
 }
 
 TEST(TokensApi, TokenizesBothWays) {

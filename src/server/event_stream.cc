@@ -1,6 +1,16 @@
 #include "server/event_stream.h"
 
 namespace fathom {
+namespace {
+
+std::string event_text(const Json& data, std::string_view event) {
+  std::string text;
+  if (!event.empty()) text.append("event: ").append(event).append("\n");
+  text.append("data: ").append(json_line(data)).append("\n\n");
+  return text;
+}
+
+}  // namespace
 
 EventStream::EventStream(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers)
     : exchange_(std::move(exchange)), headers_(std::move(headers)) {
@@ -15,25 +25,33 @@ void EventStream::open() {
   if (open_) return;
   open_ = true;
   exchange_->start_stream(200, std::move(headers_));
-  if (!waiting_.empty()) exchange_->write(std::move(waiting_));
+  for (const std::function<void()>& write : std::exchange(waiting_, {})) write();
   if (closed_) exchange_->finish();
 }
 
-void EventStream::put(std::string text) {
+void EventStream::write(std::function<void()> write) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   last_sent_ = std::chrono::steady_clock::now();
   if (open_)
-    exchange_->write(std::move(text));
+    write();
   else
-    waiting_ += text;
+    waiting_.push_back(std::move(write));
 }
 
-void EventStream::send(const Json& data, std::string_view event) {
-  std::string text;
-  if (!event.empty()) text.append("event: ").append(event).append("\n");
-  text.append("data: ").append(json_line(data)).append("\n\n");
-  put(std::move(text));
+void EventStream::put(std::string text) {
+  write([this, text = std::move(text)]() mutable { exchange_->write(std::move(text)); });
+}
+
+void EventStream::send(const Json& data, std::string_view event) { put(event_text(data, event)); }
+
+void EventStream::send_from(std::function<std::optional<Json>()> next) {
+  write([this, next = std::move(next)]() mutable {
+    exchange_->write_from([next = std::move(next)] {
+      const std::optional<Json> data = next();
+      return data ? event_text(*data, "") : std::string();
+    });
+  });
 }
 
 void EventStream::send_text(std::string_view data) {

@@ -5,8 +5,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/http/http_server.h"
 #include "server/json_fields.h"
@@ -23,6 +26,9 @@ class EventStream {
   void open();
   /// `data: {...}`, with `event: name` in front unless the name is empty.
   void send(const Json& data, std::string_view event = {});
+  /// Events that are made as the client takes them, until there is none; what is sent later comes behind. `next`
+  /// is called on a thread of the HTTP server.
+  void send_from(std::function<std::optional<Json>()> next);
   /// `data: [DONE]` and other literal data.
   void send_text(std::string_view data);
   /// A line that clients skip; shows that the server lives.
@@ -35,12 +41,13 @@ class EventStream {
 
  private:
   void put(std::string text);
+  void write(std::function<void()> write);
 
   std::shared_ptr<HttpExchange> exchange_;
   HttpHeaders headers_;
   std::function<void(EventStream&)> keep_alive_;
   std::mutex mutex_;
-  std::string waiting_;  // before open()
+  std::vector<std::function<void()>> waiting_;  // writes before open()
   bool open_ = false, closed_ = false;
   std::chrono::steady_clock::time_point last_sent_ = std::chrono::steady_clock::now();
 };

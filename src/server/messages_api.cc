@@ -10,6 +10,12 @@
 namespace fathom {
 namespace {
 
+HttpHeaders message_headers(const PreparedRequest& prepared) {
+  HttpHeaders headers = response_headers(prepared);
+  headers.emplace_back("request-id", prepared.name);
+  return headers;
+}
+
 /// One request on its way.
 struct MessageWork {
   ServiceContext& context;
@@ -19,11 +25,6 @@ struct MessageWork {
   bool shows_thinking = true;
 
   std::string call_prefix() const { return "toolu_" + prepared->name.substr(prepared->name.find('_') + 1); }
-  HttpHeaders headers() const {
-    HttpHeaders headers = response_headers(*prepared);
-    headers.emplace_back("request-id", prepared->name);
-    return headers;
-  }
   /// A message without an end.
   Json message(Json content, const GenerationUsage& usage) const {
     Json message{{"id", prepared->name},
@@ -53,12 +54,11 @@ class MessageListener : public AnswerListener {
   explicit MessageListener(MessageWork work) : work_(std::move(work)) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(work_.prepared->name, answer, end);
-    remember_answer(work_.context, work_.prepared->prompt, answer, end);
-    if (end.cause == FinishCause::kError)
-      failed(ApiError::from(end.error));
-    else
-      ended(answer, end);
+    note_chat_end(work_.context, *work_.prepared, answer, end);
+    if (end.cause != FinishCause::kError) return ended(answer, end);
+    ApiError error = ApiError::from(end.error);
+    error.request_id = work_.prepared->name;
+    failed(error);
   }
 
  protected:
@@ -79,9 +79,7 @@ class WholeMessage : public MessageListener {
 
  protected:
   void failed(const ApiError& error) override {
-    HttpResponse response = error.response(ApiFamily::kAnthropic);
-    for (auto& header : work_.headers()) response.headers.push_back(std::move(header));
-    work_.exchange->respond(std::move(response));
+    work_.exchange->respond(error.response(ApiFamily::kAnthropic, response_headers(*work_.prepared)));
   }
 
   void ended(const Answer& answer, const AnswerEnd& end) override {
@@ -95,7 +93,7 @@ class WholeMessage : public MessageListener {
       for (const AnswerToken& token : answer.tokens()) notes.add(token);
       message["logprobs"] = notes.logprobs();
     }
-    HttpHeaders headers = work_.headers();
+    HttpHeaders headers = message_headers(*work_.prepared);
     headers.emplace_back("X-Fathom-Finish", finish_type(answer, end));
     work_.exchange->respond(json_response(200, message, std::move(headers)));
   }
@@ -171,7 +169,7 @@ Result<PreparedRequest> prepare(ServiceContext& context, MessagesRequest request
 }
 
 Result<MessagesRequest> read(ServiceContext& context, const HttpRequest& http, bool counts_only) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   return read_messages_request(json, {.defaults = context.options.defaults,
                                       .vocab_size = context.generator.status().vocab_size,
                                       .drops_billing_header = context.options.drops_billing_header,
@@ -196,7 +194,7 @@ Result<void> post_messages(ServiceContext& context, const HttpRequest& http, con
     submission.listener = std::make_shared<WholeMessage>(std::move(work));
     return submit_answers(context, *prepared, submission);
   }
-  auto stream = std::make_shared<EventStream>(exchange, work.headers());
+  auto stream = std::make_shared<EventStream>(exchange, message_headers(*prepared));
   // Comments are no sign of life for clients that watch for events.
   stream->set_keep_alive(StreamedMessage::send_ping);
   auto listener = std::make_shared<StreamedMessage>(std::move(work), stream);
@@ -211,7 +209,7 @@ Result<void> post_messages(ServiceContext& context, const HttpRequest& http, con
 Result<void> post_count_tokens(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
   FATHOM_ASSIGN(MessagesRequest request, read(context, http, true));
   FATHOM_ASSIGN(const PreparedRequest prepared, prepare(context, std::move(request)));
-  exchange->respond(json_response(200, {{"input_tokens", prepared.prompt.size()}}, response_headers(prepared)));
+  exchange->respond(json_response(200, {{"input_tokens", prepared.prompt.size()}}, message_headers(prepared)));
   return {};
 }
 

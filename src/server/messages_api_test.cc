@@ -1,6 +1,8 @@
 // The messages API against a scripted model: a state machine checks the order of every stream's events.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "server/messages_stream.h"
 #include "server/test_exchange.h"
 
@@ -74,6 +76,7 @@ Message read_stream(const TestExchange& exchange) {
     }
     if (item.name == "error") {
       message.error = event["error"];
+    EXPECT_EQ(event["request_id"], message.start["id"]);
       continue;
     }
     if (item.name == "message_start") {
@@ -305,6 +308,8 @@ TEST(MessagesApi, EndsABrokenStreamWithAnErrorEvent) {
   EXPECT_EQ(whole->status(), 500);
   EXPECT_EQ(whole->json()["type"], "error");
   EXPECT_EQ(whole->json()["error"]["type"], "api_error");
+  EXPECT_EQ(whole->json()["request_id"], whole->header("request-id"));
+  EXPECT_EQ(whole->header("X-Request-Id"), whole->header("request-id")) << "as in the log";
 }
 
 TEST(MessagesApi, BeginsBeforeThePromptIsRead) {
@@ -430,6 +435,43 @@ TEST(MessagesApi, RefusesInItsOwnShape) {
   long_prompt["messages"][0]["content"] = text;
   long_prompt["stream"] = true;
   EXPECT_EQ(service.post(kPath, long_prompt)->status(), 400);
+}
+
+// Clients print it: "(request id: ...)".
+TEST(MessagesApi, NamesTheRequestInEveryError) {
+  ServiceOptions options;
+  options.api_keys = {"secret"};
+  TestService service(answers("Hi" + kEos), options);
+  const HttpHeaders key{{"x-api-key", "secret"}};
+  Json full = request();
+  full["prompt_token_ids"] = std::vector<int>(100000, 1);
+  const std::pair<int, std::shared_ptr<TestExchange>> kErrors[] = {
+      {400, service.start("POST", kPath, "{}", key)},
+      {400, service.start("POST", kPath, "no JSON", key)},
+      {400, service.start("POST", kPath, full.dump(), key)},
+      {400, service.start("POST", kPath + "/count_tokens", "{}", key)},
+      {401, service.start("POST", kPath, "{}")},
+      {404, service.start("POST", kPath + "/nothing", "{}", key)},
+      {405, service.start("GET", kPath, "", key)},
+  };
+  std::set<std::string> ids;
+  for (const auto& [status, exchange] : kErrors) {
+    exchange->wait();
+    EXPECT_EQ(exchange->status(), status) << exchange->body();
+    const std::string id = exchange->header("request-id");
+    EXPECT_TRUE(id.starts_with("req_")) << id;
+    EXPECT_EQ(exchange->json()["request_id"], id);
+    ids.insert(id);
+  }
+  EXPECT_EQ(ids.size(), std::size(kErrors));
+  const HttpResponse of_http = Service::error_body(413, "too large", kPath);
+  EXPECT_TRUE(Json::parse(of_http.body)["request_id"].get<std::string>().starts_with("req_"));
+  EXPECT_EQ(Json::parse(of_http.body)["error"]["type"], "request_too_large");
+  EXPECT_TRUE(Json::parse(Service::error_body(413, "too large", "/v1/completions").body)["request_id"].is_null());
+
+  const auto counted = service.start("POST", kPath + "/count_tokens", request().dump(), key);
+  counted->wait();
+  EXPECT_TRUE(counted->header("request-id").starts_with("msg_"));
 }
 
 TEST(MessagesApi, NamesWhatItLeavesOut) {

@@ -9,8 +9,6 @@
 namespace fathom {
 namespace {
 
-Json text_block(std::string text) { return {{"type", "text"}, {"text", std::move(text)}}; }
-
 /// Reads the conversation; collects what is left out.
 class MessagesReader {
  public:

@@ -84,7 +84,8 @@ void WholeChoices::put(const Answer& answer, const AnswerEnd& end, Json choice) 
 }
 
 void WholeChoices::respond(HttpExchange& exchange, Json body, const GenerationUsage& usage, HttpHeaders headers) {
-  if (error_) return exchange.respond(ApiError::from(*error_).response(ApiFamily::kOpenAi));
+  if (error_)
+    return exchange.respond(ApiError::from(*error_).response(ApiFamily::kOpenAi, std::move(headers)));
   body["choices"] = Json::array();
   for (auto& [index, choice] : choices_) body["choices"].push_back(std::move(choice));
   body["usage"] = openai_usage(usage);
@@ -106,6 +107,14 @@ void ChunkStream::send(Json chunk) {
   // Clients that asked for usage expect the member in every chunk.
   if (include_usage_) chunk["usage"] = nullptr;
   stream_->send(chunk);
+}
+
+void ChunkStream::send_from(std::function<std::optional<Json>()> next) {
+  stream_->send_from([next = std::move(next), include_usage = include_usage_] {
+    std::optional<Json> chunk = next();
+    if (chunk && include_usage) (*chunk)["usage"] = nullptr;
+    return chunk;
+  });
 }
 
 void ChunkStream::fail(const Error& error) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +48,8 @@ class ChunkStream {
   /// A comment, now and then.
   void tell_prefill(const PrefillProgress& progress);
   void send(Json chunk);
+  /// Chunks that are made as the client takes them, until there is none.
+  void send_from(std::function<std::optional<Json>()> next);
   /// The event that says so is the last one.
   void fail(const Error& error);
   /// The usage, in `chunk`, if it was asked for, and the mark of the end.

@@ -78,8 +78,7 @@ class ResponseListener : public AnswerListener {
   explicit ResponseListener(ResponseWork work) : work_(std::move(work)) {}
 
   void on_end(const Answer& answer, const AnswerEnd& end) override {
-    log_end(work_.prepared->name, answer, end);
-    remember_answer(work_.context, work_.prepared->prompt, answer, end);
+    note_chat_end(work_.context, *work_.prepared, answer, end);
     ended(answer, end);
   }
 
@@ -107,11 +106,9 @@ class WholeResponse : public ResponseListener {
  protected:
   void ended(const Answer& answer, const AnswerEnd& end) override {
     output_.close(ended_whole(end));
-    if (end.cause == FinishCause::kError) {
-      HttpResponse response = ApiError::from(end.error).response(ApiFamily::kOpenAi);
-      for (auto& header : response_headers(*work_.prepared)) response.headers.push_back(std::move(header));
-      return work_.exchange->respond(std::move(response));
-    }
+    if (end.cause == FinishCause::kError)
+      return work_.exchange->respond(
+          ApiError::from(end.error).response(ApiFamily::kOpenAi, response_headers(*work_.prepared)));
     const Json body = work_.ended_response(answer, end, output_.items());
     work_.store(answer, end, body);
     HttpHeaders headers = response_headers(*work_.prepared);
@@ -254,7 +251,7 @@ Result<void> submit(ServiceContext& context, ResponseWork work) {
 }  // namespace
 
 Result<void> post_responses(ServiceContext& context, const HttpRequest& http, const Exchange& exchange) {
-  FATHOM_ASSIGN(const Json json, parse_request_json(http.body));
+  FATHOM_ASSIGN(const Json json, parse_chat_request(context, http.body));
   ResponsesHistory history;
   history.find_item = [&context](std::string_view id) { return find_item(context, id); };
   FATHOM_ASSIGN(const auto previous, Fields(json).text("previous_response_id"));

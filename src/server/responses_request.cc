@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::string_view kReasoningMark = "fathom-reasoning:";
 
-Json text_block(std::string text) { return {{"type", "text"}, {"text", std::move(text)}}; }
-
 // Kinds of items that other servers and other tools leave in a conversation.
 bool is_foreign(std::string_view type) {
   return type.ends_with("_call") || type.ends_with("_call_output") || type.starts_with("mcp_") ||

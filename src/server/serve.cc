@@ -123,6 +123,8 @@ std::string Server::address() const {
 
 void Server::stop(std::chrono::milliseconds patience) {
   parts_->generator->shutdown(GenerationClock::now() + patience);
+  // A grammar may take longer to compile than clients are waited for.
+  parts_->service->end();
   parts_->http->stop(patience.count() == 0 ? patience : kDeliveryPatience);
 }
 

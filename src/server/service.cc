@@ -190,6 +190,10 @@ struct Service::Workers {
 
   void add(Task task) {
     std::unique_lock lock(mutex_);
+    if (ended_for_good_) {
+      lock.unlock();
+      return refuse(task, "the server is ending");
+    }
     if (tasks_.size() < kTasksMax) {
       tasks_.push_back(std::move(task));
       lock.unlock();
@@ -197,8 +201,19 @@ struct Service::Workers {
       return;
     }
     lock.unlock();
-    const ApiError busy = ApiError::make(503, "too many requests wait to be read");
-    task.exchange->respond(busy.response(family_of(task.request->path)));
+    refuse(task, "too many requests wait to be read");
+  }
+
+  void end() {
+    std::vector<Task> left;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_for_good_ = true;
+      left = at_work_;
+      std::move(tasks_.begin(), tasks_.end(), std::back_inserter(left));
+      tasks_.clear();
+    }
+    for (const Task& task : left) refuse(task, "the server is ending");
   }
 
  private:
@@ -211,9 +226,16 @@ struct Service::Workers {
         if (stopping_) return;
         task = std::move(tasks_.front());
         tasks_.pop_front();
+        at_work_.push_back(task);
       }
       run(task, context_);
+      const std::lock_guard lock(mutex_);
+      std::erase_if(at_work_, [&](const Task& other) { return other.exchange == task.exchange; });
     }
+  }
+
+  static void refuse(const Task& task, std::string_view why) {
+    task.exchange->try_respond(ApiError::make(503, why).response(family_of(task.request->path)));
   }
 
   // To the last one: their clients wait.
@@ -247,7 +269,9 @@ struct Service::Workers {
   std::condition_variable stopped_;  // its own: a task's wake-up must reach a worker
   std::condition_variable ended_;
   bool stopping_ = false;
+  bool ended_for_good_ = false;  // no task has a use any more
   std::deque<Task> tasks_;
+  std::vector<Task> at_work_;
   std::deque<std::function<void()>> ends_;  // of whole answers
   std::vector<std::thread> threads_;
 };
@@ -259,6 +283,8 @@ Service::Service(Generator& generator, const Tokenizer& tokenizer, ModelCard car
       workers_(std::make_unique<Workers>(context_, options.workers)) {}
 
 Service::~Service() = default;
+
+void Service::end() { workers_->end(); }
 
 std::optional<HttpResponse> Service::admit(const HttpRequest& request) const {
   const ApiFamily family = family_of(request.path);
@@ -296,8 +322,8 @@ void Service::handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr
     workers_->add(std::move(task));
 }
 
-HttpResponse Service::error_body(int status, std::string_view message) {
-  return ApiError::make(status, message).response(ApiFamily::kOpenAi);
+HttpResponse Service::error_body(int status, std::string_view message, std::string_view path) {
+  return ApiError::make(status, message).response(family_of(path));
 }
 
 }  // namespace fathom

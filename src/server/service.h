@@ -84,9 +84,12 @@ class Service {
 
   /// For HttpServer::start(). The service must outlive the server.
   void handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr<HttpExchange> exchange);
+  /// When the generator has ended: whoever still waits for an answer to begin, or comes later, hears 503.
+  void end();
   /// Refuses missing keys, unknown paths and wrong methods before a body is read.
   std::optional<HttpResponse> admit(const HttpRequest& request) const;
-  static HttpResponse error_body(int status, std::string_view message);
+  /// Of the HTTP server itself, in the shape of the path's API.
+  static HttpResponse error_body(int status, std::string_view message, std::string_view path);
   ServiceContext& context() { return context_; }
 
  private:

@@ -51,14 +51,6 @@ void tidy_branch_points(PreparedRequest& request) {
   points.erase(std::unique(points.begin(), points.end()), points.end());
 }
 
-// Before a grammar is compiled for an answer that nobody will get.
-Result<void> check_length(const ServiceContext& context, const PreparedRequest& request) {
-  const auto tokens = static_cast<int64_t>(request.prompt.size());
-  if (tokens <= context.card.context_tokens) return {};
-  return Error::context_full("{}: {} tokens, the context holds {}",
-                             request.prompt_member, tokens, context.card.context_tokens);
-}
-
 // What the generator finds wrong with a prompt, at the member it came in.
 Error at_prompt(const PreparedRequest& request, Error error) {
   const bool concerns_prompt = error.code == ErrorCode::kInvalidArgument ||
@@ -74,6 +66,14 @@ void set_stops(PreparedRequest& request, std::vector<int32_t> own) {
 }
 
 }  // namespace
+
+Result<Json> parse_chat_request(const ServiceContext& context, std::string_view body) {
+  FATHOM_ASSIGN(Json json, parse_request_json(body));
+  const auto ids = json.find("prompt_token_ids");
+  if (ids != json.end() && ids->is_array())
+    FATHOM_TRY(check_token_count(context, "prompt_token_ids", ids->size()));
+  return json;
+}
 
 Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conversation_json,
                                      GenerationFields fields, std::string_view name_prefix) {
@@ -94,7 +94,8 @@ Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conver
     request.prompt = context.memory.restore(std::move(request.prompt), &request.branch_points);
   }
   request.prompt_member = has_ids ? "prompt_token_ids" : "messages";
-  FATHOM_TRY(check_length(context, request));
+  // Before a grammar is compiled for an answer that nobody will get.
+  FATHOM_TRY(check_token_count(context, request.prompt_member, request.prompt.size()));
   tidy_branch_points(request);
   set_stops(request, turn_end_ids(named));
   request.answer.is_chat = true;
@@ -117,7 +118,7 @@ Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_
   request.fields = std::move(fields);
   request.prompt = std::move(prompt);
   request.prompt_member = std::move(prompt_member);
-  FATHOM_TRY(check_length(context, request));
+  FATHOM_TRY(check_token_count(context, request.prompt_member, request.prompt.size()));
   set_stops(request, text_end_ids(context.tokenizer.named()));
   request.answer.is_chat = false;
   request.answer.stop_strings = request.fields.stop_strings;
@@ -127,6 +128,11 @@ Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_
       .fields = request.fields, .tools = no_tools, .is_chat = false, .starts_in_thinking = false};
   FATHOM_ASSIGN(request.mask, make_constraint(input, context.tokenizer.named(), context.compiler));
   return request;
+}
+
+Result<void> check_token_count(const ServiceContext& context, std::string_view member, size_t tokens) {
+  if (static_cast<int64_t>(tokens) <= context.card.context_tokens) return {};
+  return Error::context_full("{}: {} tokens, the context holds {}", member, tokens, context.card.context_tokens);
 }
 
 Result<void> check_text_bytes(const ServiceContext& context, std::string_view member, size_t bytes) {
@@ -203,19 +209,20 @@ Result<void> submit_answers(ServiceContext& context, const PreparedRequest& requ
   return {};
 }
 
-void remember_answer(ServiceContext& context, const std::vector<int32_t>& prompt, const Answer& answer,
-                     const AnswerEnd& end) {
-  // Text behind a stop string was never shown, so it cannot come back.
-  if (end.cause == FinishCause::kError || !end.stop_string.empty()) return;
-  context.memory.remember(prompt, answer.ids());
-}
-
 void log_end(const std::string& name, const Answer& answer, const AnswerEnd& end) {
   if (end.loop.found)
     log_warning("{}: the answer repeats {} tokens {} times from its token {} on{}", name, end.loop.period_tokens,
                 end.loop.repeats, end.loop.first_token, end.cause == FinishCause::kLoop ? "; it was ended" : "");
   if (end.cause == FinishCause::kError)
     log_warning("{}: failed after {} tokens: {}", name, answer.ids().size(), end.error.message);
+}
+
+void note_chat_end(ServiceContext& context, const PreparedRequest& request, const Answer& answer,
+                   const AnswerEnd& end) {
+  log_end(request.name, answer, end);
+  // Text behind a stop string was never shown, so it cannot come back.
+  if (end.cause == FinishCause::kError || !end.stop_string.empty()) return;
+  context.memory.remember(request.prompt, answer.ids());
 }
 
 }  // namespace fathom

@@ -24,6 +24,9 @@ struct PreparedRequest {
   std::vector<std::string> ignored;  // what was understood and left out
 };
 
+/// Parses the body of a chat, in whichever API's shape. "prompt_token_ids" of more tokens than the context holds
+/// are refused by their number, before they are copied or looked at.
+Result<Json> parse_chat_request(const ServiceContext& context, std::string_view body);
 /// Renders a conversation in the OpenAI chat shape ({"messages", "tools", "thinking", ...}; docs/formats/chat.md).
 /// With "prompt_token_ids" these are the prompt and the messages are not needed. Answers that are remembered take
 /// the place of their text.
@@ -33,6 +36,8 @@ Result<PreparedRequest> prepare_chat(ServiceContext& context, const Json& conver
 Result<PreparedRequest> prepare_text(ServiceContext& context, std::vector<int32_t> prompt,
                                      std::string prompt_member, GenerationFields fields, std::string name);
 
+/// kContextFull if the context holds fewer.
+Result<void> check_token_count(const ServiceContext& context, std::string_view member, size_t tokens);
 /// kContextFull if a text of so many bytes cannot fit however it is cut into tokens: encoding it would be for nothing.
 Result<void> check_text_bytes(const ServiceContext& context, std::string_view member, size_t bytes);
 
@@ -53,11 +58,10 @@ struct Submission {
 /// Asks for fields.n answers. On error none runs and the listener hears nothing of consequence.
 Result<void> submit_answers(ServiceContext& context, const PreparedRequest& request, const Submission& submission);
 
-/// Remembers a finished chat answer for conversations that come back as text.
-void remember_answer(ServiceContext& context, const std::vector<int32_t>& prompt, const Answer& answer,
-                     const AnswerEnd& end);
-
 /// Logs what must not go unnoticed: loops, errors.
 void log_end(const std::string& name, const Answer& answer, const AnswerEnd& end);
+/// For every chat answer: log_end(), and it is remembered for conversations that come back as text.
+void note_chat_end(ServiceContext& context, const PreparedRequest& request, const Answer& answer,
+                   const AnswerEnd& end);
 
 }  // namespace fathom

@@ -28,16 +28,19 @@ inline const std::string kCloseCalls = "</｜DSML｜ calls>";
 /// Records an answer; wait() returns when it is complete, or cut.
 class TestExchange : public HttpExchange {
  public:
-  void respond(HttpResponse response) override {
+  void respond(HttpResponse response) override { try_respond(std::move(response)); }
+  bool try_respond(HttpResponse response) override {
     const std::lock_guard lock(mutex_);
-    if (done_) return;
+    if (done_ || status_ != 0) return false;
     status_ = response.status;
     headers_ = std::move(response.headers);
     body_ = std::move(response.body);
     end(true);
+    return true;
   }
   void start_stream(int status, HttpHeaders headers) override {
     const std::lock_guard lock(mutex_);
+    if (done_) return;
     status_ = status;
     headers_ = std::move(headers);
     changed_.notify_all();
@@ -46,6 +49,9 @@ class TestExchange : public HttpExchange {
     const std::lock_guard lock(mutex_);
     if (!done_) body_ += bytes;
     changed_.notify_all();
+  }
+  void write_from(HttpSource source) override {
+    for (std::string piece = source(); !piece.empty(); piece = source()) write(std::move(piece));
   }
   void finish() override {
     const std::lock_guard lock(mutex_);

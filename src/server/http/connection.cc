@@ -112,7 +112,8 @@ HttpTask<bool> HttpConnection::greet() {
   greet_deadline_ = kNever;
   if (closed_ || greeting == HttpTransport::Greeting::kFailed) co_return false;
   if (greeting == HttpTransport::Greeting::kDone) co_return true;
-  const HttpResponse response = shared_->error_body(400, "this port speaks HTTPS, the request came as HTTP");
+  const std::string_view why = "this port speaks HTTPS, the request came as HTTP";
+  const HttpResponse response = shared_->error_body(400, why, "");
   keep_alive_ = false;
   HttpAnswerHead head = answer_head(400, response.headers);
   head.body_bytes = response.body.size();
@@ -189,6 +190,7 @@ HttpTask<std::optional<HttpHead>> HttpConnection::read_head() {
   bool begun = false;
   is_head_ = version_1_0_ = false;
   cors_origin_.clear();
+  path_.clear();
   while (!closed_) {
     if (!begun && !unread().empty()) {
       begun = true;
@@ -271,6 +273,7 @@ bool HttpConnection::is_preflight(const HttpRequest& request) const {
 HttpTask<void> HttpConnection::serve(HttpHead head) {
   auto request = std::make_shared<HeldRequest>(std::move(head.request), shared_);
   request->peer = peer_;
+  path_ = request->path;
   is_head_ = head.is_head;
   version_1_0_ = head.version_1_0;
   keep_alive_ = head.keep_alive && !shared_->stopping;
@@ -335,14 +338,20 @@ void HttpConnection::call_handler(std::shared_ptr<const HttpRequest> request) {
 void HttpConnection::pull() {
   if (!exchange_ || closed_) return;
   const std::shared_ptr<HttpExchangeState> exchange = exchange_;
-  HttpOutbox outbox = exchange->take();
+  HttpOutbox outbox;
+  try {
+    outbox = exchange->take(output_bytes_);
+  } catch (const std::exception& thrown) {  // of a source: out of memory, or a bug
+    log_warning("stream to {}: cut: {}", peer_, thrown.what());
+    return close();
+  }
   if (outbox.too_slow) {
     log_warning("stream to {}: cut, the client has left more than {} bytes unread", peer_,
                 shared_->options.pending_bytes_max);
     return close();
   }
   bool complete = outbox.finished || outbox.aborted;
-  if (outbox.dropped) outbox.response = shared_->error_body(500, "the server lost the request");
+  if (outbox.dropped) outbox.response = shared_->error_body(500, "the server lost the request", path_);
   if (outbox.response) {
     send_response(std::move(*outbox.response));
     complete = true;
@@ -367,7 +376,7 @@ void HttpConnection::pull() {
 
 void HttpConnection::refuse(const HttpFailure& failure) {
   keep_alive_ = false;
-  send_response(shared_->error_body(failure.status, failure.message));
+  send_response(shared_->error_body(failure.status, failure.message, path_));
 }
 
 HttpAnswerHead HttpConnection::answer_head(int status, const HttpHeaders& headers) {
@@ -441,7 +450,9 @@ HttpTask<void> HttpConnection::write_loop() {
       output_.pop_front();
     }
     output_at_ = sent;
-    if (exchange_) exchange_->set_unsent(output_bytes_);
+    if (!exchange_) continue;
+    exchange_->set_unsent(output_bytes_);
+    if (exchange_->has_more()) pull();
   }
   writing_ = false;
   event_.cancel();

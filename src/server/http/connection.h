@@ -113,6 +113,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Of the request being answered.
   std::shared_ptr<HttpExchangeState> exchange_;  // null: the answer is complete
+  std::string path_;
   std::string cors_origin_;
   bool is_head_ = false;
   bool version_1_0_ = false;

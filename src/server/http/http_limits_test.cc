@@ -39,8 +39,10 @@ TEST(HttpLimits, RefusesTooLargeBodies) {
 
   // By the length alone: nothing of the body is sent.
   TestClient announced(server.port());
-  const TestResponse response = announced.ask("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n");
+  const TestResponse response =
+      announced.ask("POST /some/path?q HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n");
   EXPECT_EQ(response.status, 413);
+  EXPECT_EQ(response.header("x-path"), "/some/path") << "the shape of the error depends on it";
   EXPECT_NE(response.body.find("1001"), std::string::npos) << response.body;
   EXPECT_TRUE(announced.ended());
 

@@ -37,6 +37,9 @@ struct HttpResponse {
   std::string body;
 };
 
+/// Makes the next piece of a stream; an empty one: that was all.
+using HttpSource = std::function<std::string()>;
+
 /// One request's answer: either respond(), or start_stream(), write()... and finish(). Calls may come from any
 /// thread and never block; they do nothing after the client has left or the answer was completed by respond(),
 /// finish() or abort(). The order is the caller's duty: write() before start_stream() is checked and ends the
@@ -46,9 +49,15 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual void respond(HttpResponse response) = 0;
+  /// respond(), unless an answer has begun; whether it was said. For those who are not the answer's maker.
+  virtual bool try_respond(HttpResponse response) = 0;
   /// Sends status and headers at once.
   virtual void start_stream(int status, HttpHeaders headers) = 0;
   virtual void write(std::string bytes) = 0;
+  /// Pieces that are made as the client takes them; what is written later comes behind. The source is called on a
+  /// thread of the server, must not block, and should make some 100 KiB at a time. It may hold this exchange: it
+  /// is destroyed when it has ended or the client has left.
+  virtual void write_from(HttpSource source) = 0;
   virtual void finish() = 0;
   /// Cuts the connection without the final chunk, after what was written: the client sees that it is not whole.
   virtual void abort() = 0;
@@ -69,7 +78,7 @@ struct HttpOptions {
   size_t header_bytes_max = 64 << 10;
   size_t body_bytes_max = size_t{64} << 20;
   size_t bodies_bytes_max = size_t{1} << 30;       // of all requests that are read or held at a time; beyond: 503
-  size_t pending_bytes_max = size_t{16} << 20;     // of one stream whose client does not read
+  size_t pending_bytes_max = size_t{16} << 20;     // of one stream whose client does not read; see serve_http.md
   int connections_max = 10000;  // beyond, the longest idle one is closed, or 503 said to the new one
   std::chrono::milliseconds header_timeout{10000};  // first byte of a request -> end of its headers
   std::chrono::milliseconds body_timeout{60000};    // end of headers -> end of body
@@ -81,9 +90,9 @@ struct HttpOptions {
 using HttpHandler = std::function<void(std::shared_ptr<const HttpRequest>, std::shared_ptr<HttpExchange>)>;
 /// Looks at a request before its body is read (`body` is empty). A response refuses it.
 using HttpAdmission = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
-/// Makes the body of errors that the server itself answers (400, 408, 413, 417, 431, 500, 501, 503, 505): status
-/// and a sentence.
-using HttpErrorBody = std::function<HttpResponse(int status, std::string_view message)>;
+/// Makes the body of errors that the server itself answers (400, 408, 413, 417, 431, 500, 501, 503, 505): status,
+/// a sentence, and the request's path, empty if it could not be read.
+using HttpErrorBody = std::function<HttpResponse(int status, std::string_view message, std::string_view path)>;
 
 class HttpServer {
  public:

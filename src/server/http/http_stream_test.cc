@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -190,8 +191,76 @@ TEST(HttpStream, CutsAClientThatReadsTooLittle) {
   EXPECT_TRUE(stream.exchange->gone());
   EXPECT_TRUE(stream.gone->wait());
   EXPECT_GT(most, piece.size());
-  EXPECT_LE(most, options.pending_bytes_max + piece.size());
+  EXPECT_LE(most, options.pending_bytes_max + 3 * piece.size()) << "what it owes, and what the connection holds";
   EXPECT_EQ(TestClient(server.port()).ask(test_get("/other")).status, 200);
+}
+
+// A burst of far more than a client may owe: in pieces that are made for it, in large ones, and between them small
+// ones like those of an answer that goes on.
+TEST(HttpStream, NeverCutsAClientThatReads) {
+  HttpOptions options;
+  options.pending_bytes_max = 64 << 10;
+  for (const bool http_1_0 : {false, true}) {
+    TestServer server(options);
+    TestClient client(server.port());
+    client.send(http_1_0 ? "GET /wait HTTP/1.0\r\n\r\n" : test_get("/wait"));
+    const auto exchange = server.next().exchange;
+    exchange->start_stream(200, {});
+    std::string expected;
+    for (int burst = 0; burst < 3; ++burst) {
+      exchange->write_from([piece = 0, burst]() mutable {
+        return ++piece <= 400 ? std::string(20000, static_cast<char>('a' + burst)) : std::string();
+      });
+      exchange->write(std::string(1 << 20, 'L'));
+      exchange->write("small ");
+      expected.append(size_t{400} * 20000, static_cast<char>('a' + burst)).append(1 << 20, 'L').append("small ");
+    }
+    exchange->finish();
+    if (http_1_0) {
+      EXPECT_TRUE(client.receive_all().ends_with("\r\n\r\n" + expected));
+      continue;
+    }
+    const TestResponse response = client.receive();
+    EXPECT_TRUE(response.whole);
+    EXPECT_TRUE(response.body == expected);
+    EXPECT_EQ(client.ask(test_get("/next")).body, "GET /next ");
+  }
+}
+
+TEST(HttpStream, MakesNothingForAClientThatDoesNotRead) {
+  HttpOptions options;
+  options.pending_bytes_max = 1 << 20;
+  TestServer server(options);
+  Stream stream(server);
+  std::atomic<int> made{0};
+  stream.exchange->start_stream(200, {});
+  stream.exchange->write_from([&made] { return ++made <= 16384 ? std::string(64 << 10, 'x') : std::string(); });
+  const std::string small(2000, 'y');
+  for (int index = 0; index < 1024 && !stream.exchange->gone(); ++index) stream.exchange->write(small);
+  EXPECT_TRUE(stream.exchange->gone()) << "what waits behind a source counts";
+  EXPECT_TRUE(stream.gone->wait());
+  EXPECT_LT(made, 16384);
+}
+
+TEST(HttpStream, CutsAStreamWhoseSourceThrows) {
+  TestServer server;
+  Stream stream(server);
+  stream.exchange->start_stream(200, {});
+  stream.exchange->write_from([]() -> std::string { throw std::runtime_error("a bug"); });
+  EXPECT_TRUE(stream.gone->wait());
+  EXPECT_EQ(TestClient(server.port()).ask(test_get("/other")).status, 200);
+}
+
+TEST(HttpStream, LetsASourceHoldTheLastReference) {
+  TestServer server;
+  Stream stream(server);
+  stream.exchange->start_stream(200, {});
+  stream.exchange->write_from([held = stream.exchange, left = 2]() mutable {
+    return std::string(left-- > 0 ? "piece " : "");
+  });
+  stream.exchange->finish();
+  stream.exchange.reset();
+  EXPECT_EQ(stream.client.receive().body, "piece piece ");
 }
 
 TEST(HttpStream, CutsAClientThatStoppedReading) {

@@ -60,7 +60,7 @@ class TestServer {
   std::unique_ptr<HttpServer> server_;  // last: its thread uses the others
 };
 
-HttpResponse test_error_body(int status, std::string_view message);
+HttpResponse test_error_body(int status, std::string_view message, std::string_view path);
 
 struct TestResponse {
   int status = 0;  // 0: none came

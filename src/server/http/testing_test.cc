@@ -33,8 +33,8 @@ bool TestEvent::is_set() const {
   return set_;
 }
 
-HttpResponse test_error_body(int status, std::string_view message) {
-  return {status, {{"content-type", "text/plain"}}, std::string(message)};
+HttpResponse test_error_body(int status, std::string_view message, std::string_view path) {
+  return {status, {{"content-type", "text/plain"}, {"x-path", std::string(path)}}, std::string(message)};
 }
 
 TestServer::TestServer(HttpOptions options, HttpAdmission admission) {
