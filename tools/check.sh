@@ -29,7 +29,7 @@ cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_
   -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON \
   -DFATHOM_SANITIZE=fuzzer-no-link,address,undefined -DFATHOM_FUZZ=ON -DFATHOM_WEB=OFF -DFATHOM_PCH=ON >/dev/null
 # The quick run builds what faces files and strangers; programs and pack tools are left to the full one.
-checked="base tensor format model text cpu engine capi grammar server scheduler damaged_weights c_api"
+checked="base tensor format model text cpu engine capi grammar server measure scheduler damaged_weights c_api"
 if [ "$mode" = quick ]; then
   fuzzers=$(cd fuzz && ls fuzz_*.cc | sed 's/\.cc$//')
   # shellcheck disable=SC2046,SC2086
@@ -62,9 +62,9 @@ if [ "$mode" = all ]; then
   stage "g++: the server and its threads with checks for races"
   cmake -G Ninja -S . -B build/threads -DFATHOM_OPTIMIZATION=-O1 -DFATHOM_WERROR=ON -DFATHOM_SANITIZE=thread \
     -DFATHOM_WEB=OFF -DFATHOM_PCH=ON >/dev/null
-  ninja -C build/threads engine_test scheduler_test server_test fathom
+  ninja -C build/threads engine_test scheduler_test server_test measure_test fathom
   # One at a time: what these tests wait for takes ten times as long here.
-  ctest --test-dir build/threads --output-on-failure --timeout 3000 -R '^(engine|scheduler|server|serve)$'
+  ctest --test-dir build/threads --output-on-failure --timeout 3000 -R '^(engine|scheduler|server|measure|serve)$'
 fi
 
 if [ "$(uname -m)" = x86_64 ]; then
