@@ -156,6 +156,9 @@ class TestService {
     service_ = std::make_unique<Service>(*generator_, test_tokenizer(), card, std::move(options));
   }
 
+  /// As the server does: what the generator still holds of requests refers to the service.
+  ~TestService() { generator_->shutdown(GenerationClock::now()); }
+
   Generator& generator() { return *generator_; }
   Service& service() { return *service_; }
 
