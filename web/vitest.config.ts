@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
-  test: { include: ['src/**/*.test.ts'], watch: false, pool: 'threads', maxWorkers: 1 },
+  test: { include: ['src/**/*.test.ts', 'report/**/*.test.ts'], watch: false, pool: 'threads', maxWorkers: 1 },
 });

@@ -35,13 +35,17 @@ function launched() {
   return browser;
 }
 
+/** A window with nothing of others in it. */
+export async function newContext(options) {
+  return (await launched()).newContext({ locale: 'en-US', ...options });
+}
+
 /**
  * Runs `test({page, server, chats, context})`; `chats` gathers the bodies of chat requests. The content policy must
  * hold. `host` and `props` (members that replace the server's) are not for Playwright.
  */
 export async function withPage(scenario, test, { host = '127.0.0.1', props = null, ...options } = {}) {
-  const browsing = { locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options };
-  const context = await (await launched()).newContext(browsing);
+  const context = await newContext({ viewport: { width: 1200, height: 800 }, ...options });
   const complaints = [];
   let server = null;
   try {
