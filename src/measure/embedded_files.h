@@ -10,5 +10,7 @@ std::span<const EmbeddedFile> bench_drivers();
 std::span<const EmbeddedFile> published_result_files();
 std::span<const EmbeddedFile> writing_briefs();
 std::span<const EmbeddedFile> writing_judging();
+/// One page, or none where the program is built without its pages.
+std::span<const EmbeddedFile> report_pages();
 
 }  // namespace fathom

@@ -4,15 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/embedded.h"
 #include "measure/compare.h"
+#include "measure/embedded_files.h"
 #include "measure/metrics.h"
-
-namespace fathom {
-
-std::span<const EmbeddedFile> report_pages();
-
-}  // namespace fathom
 
 namespace fathom::measure {
 namespace {
