@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "bench_target.h"
 #include "failure.h"
+#include "interrupt.h"
 #include "measure/quick.h"
 #include "output.h"
 #include "sizes.h"
@@ -52,6 +53,7 @@ int measure_speed(Options& options, const char* what, Measure measure_lines) {
     has_failed = has_failed || figure.values.empty();
   }
   target->stop();
+  if (interrupted()) throw Failure{kExitInterrupted, ""};
   return has_failed ? kExitFailure : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "bench_target.h"
 #include "failure.h"
+#include "interrupt.h"
 #include "measure/serve_load.h"
 #include "output.h"
 #include "sizes.h"
@@ -73,6 +74,7 @@ int measure_serving(Options& options) {
   const std::vector<measure::ServedRequest> served =
       measure::run_serve_load(options.target.users_of(info->address), source, options.load);
   server->stop();
+  if (interrupted()) throw Failure{kExitInterrupted, ""};
   const measure::ServeLoadFigures figures = measure::serve_load_figures(served);
   Output output(STDOUT_FILENO);
   output.write(fmt::format("{}, {}\n{} users, {} requests, {} failed{}\n", info->engine, info->model, options.load.users,

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "failure.h"
+#include "interrupt.h"
 #include "measure/http_target.h"
 #include "measure/local_target.h"
 #include "sizes.h"
@@ -100,6 +101,7 @@ TargetFactory BenchTarget::factory() const {
   Result<measure::Driver> loaded = measure::load_driver(driver_name);
   if (!loaded.ok()) fail("{}", loaded.error().message);
   options.driver_name = driver_name;
+  options.is_cancelled = interrupted;
   options.driver = std::move(loaded).value();
   options.key = api_key;
   options.model = served_model;

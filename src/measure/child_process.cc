@@ -231,7 +231,8 @@ std::optional<std::string> ChildProcess::ending() {
   return ending_;
 }
 
-Result<void> ChildProcess::wait_ready(const std::function<bool()>& is_ready, std::chrono::milliseconds limit) {
+Result<void> ChildProcess::wait_ready(const std::function<bool()>& is_ready, std::chrono::milliseconds limit,
+                                      const std::function<bool()>& is_cancelled) {
   const auto until = std::chrono::steady_clock::now() + limit;
   const auto with_log = [&](std::string what) {
     const std::string tail = log_tail();
@@ -241,6 +242,7 @@ Result<void> ChildProcess::wait_ready(const std::function<bool()>& is_ready, std
   while (true) {
     if (ending()) return Error::io("{}", with_log(fmt::format("the server ended with {}", *ending_)));
     if (is_ready() && !ending()) return {};
+    if (is_cancelled && is_cancelled()) return Error::cancelled("interrupted before the server was ready");
     if (std::chrono::steady_clock::now() >= until)
       return Error::io("{}", with_log(fmt::format("the server was not ready after {} s",
                                                   static_cast<double>(limit.count()) / 1e3)));

@@ -34,8 +34,9 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   /// Asks `is_ready` again and again until it says yes. The process's death is an error at once, with the last
-  /// lines of its log; so is the limit.
-  Result<void> wait_ready(const std::function<bool()>& is_ready, std::chrono::milliseconds limit);
+  /// lines of its log; so is the limit. kCancelled when `is_cancelled` (may be empty) says so.
+  Result<void> wait_ready(const std::function<bool()>& is_ready, std::chrono::milliseconds limit,
+                          const std::function<bool()>& is_cancelled = {});
 
   /// How it ended ("exit status 1", "signal 11 (Segmentation fault)"); nothing while it runs.
   std::optional<std::string> ending();

@@ -199,10 +199,12 @@ class CurlClient final : public HttpClient {
 
   std::string run(const HttpCall& call, Received& received, const Keep& keep, int64_t sent_ns) {
     constexpr int64_t kMs = 1'000'000;
+    const int64_t wait_ms_max = options_.is_cancelled ? 200 : 60'000;
     for (int running = 1;;) {
       curl_multi_perform(multi_.get(), &running);
       if (auto kept = hand_over(received, keep); !kept) return kept.error().message;
       if (running == 0) return outcome();
+      if (options_.is_cancelled && options_.is_cancelled()) return "interrupted";
       const int64_t now = monotonic_ns();
       const int64_t whole_ms = call.time_limit.count() - (now - sent_ns) / kMs;
       const int64_t silence_ms = call.silence_limit.count() - (now - received.last_byte_ns) / kMs;
@@ -211,7 +213,7 @@ class CurlClient final : public HttpClient {
       if (silence_ms <= 0)
         return fmt::format("silence: not one byte for {} s", double(call.silence_limit.count()) / 1e3);
       curl_multi_poll(multi_.get(), nullptr, 0,
-                      static_cast<int>(std::min<int64_t>({whole_ms, silence_ms, 60'000})), nullptr);
+                      static_cast<int>(std::min<int64_t>({whole_ms, silence_ms, wait_ms_max})), nullptr);
     }
   }
 

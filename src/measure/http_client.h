@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct HttpClientOptions {
   std::vector<std::string> headers;       // "Name: value"
   size_t event_bytes_max = 64 << 20;      // of one event of a stream
   size_t body_bytes_max = 256 << 20;      // of an answer that is no stream
+  std::function<bool()> is_cancelled;     // asked a few times a second while a call waits; empty: never
 };
 
 struct HttpCall {
@@ -45,7 +47,7 @@ struct StreamEnd {
 
 /// Used by one thread. Connections are kept between calls. What went wrong begins with one of: "connection
 /// refused", "no connection", "time limit", "silence", "status N", "stream cut", "invalid UTF-8", "event too
-/// large", "answer too large", "not JSON", "no stream".
+/// large", "answer too large", "not JSON", "no stream", "interrupted".
 class HttpClient {
  public:
   static Result<std::unique_ptr<HttpClient>> create(HttpClientOptions options);

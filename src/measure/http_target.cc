@@ -85,11 +85,12 @@ Result<TargetInfo> HttpTarget::start() {
   stop();
   FATHOM_TRY(launch());
   const Driver& driver = options_.driver;
-  FATHOM_ASSIGN(client_, HttpClient::create({.base_url = address_, .key = options_.key}));
+  FATHOM_ASSIGN(client_, HttpClient::create({.base_url = address_, .key = options_.key, .is_cancelled = options_.is_cancelled}));
   const HttpCall ready{.method = "GET", .path = driver.ready_path, .time_limit = kReadyLimit,
                        .silence_limit = kReadyLimit};
   if (child_) {
-    auto waited = child_->wait_ready([&] { return client_->fetch(ready).ok(); }, options_.ready_limit);
+    auto waited = child_->wait_ready([&] { return client_->fetch(ready).ok(); }, options_.ready_limit,
+                                     options_.is_cancelled);
     if (!waited) {
       stop();
       return waited.error();

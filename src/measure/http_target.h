@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct HttpTargetOptions {
   std::string key, model;   // empty model: the server is asked
   std::string pack_path;
   std::string log_path;     // of the server that is started
+  std::function<bool()> is_cancelled;  // ends whatever is waited for; empty: never
   std::chrono::milliseconds ready_limit{std::chrono::minutes(60)};
   std::chrono::milliseconds grace{std::chrono::seconds(30)};
 };

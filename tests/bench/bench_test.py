@@ -28,6 +28,11 @@ def bench(*words, expect=0):
     return process.stdout + process.stderr
 
 
+def open_text(path):
+    with open(path) as file:
+        return file.read()
+
+
 class BenchTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -185,6 +190,21 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(os.stat(os.path.join(runs, name)).st_mtime_ns, changed)
         _, printed = self.protocol("long", "--runs", "3", "--sources", "novel", *SMALL, expect=1)
         self.assertIn("of another campaign: sources", printed)
+
+    def test_ctrl_c_does_not_wait_for_a_server(self):
+        log = self.path("hang.log")
+        process = subprocess.Popen([FATHOM, "bench", "protocol", "-o", self.path("hang"), "--no-pack-hash", "--target",
+                                    "http://127.0.0.1:1", "--driver", "llama_cpp", "--sources", "novel", "--scale", "1/256",
+                                    "--gen", "32", "--server-command", f"exec python3 {HERE}/fake_server.py llama_cpp "
+                                    f"--port {{port}} --log {log} --hang-after 20"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        deadline = time.monotonic() + WAIT_S
+        while not (os.path.exists(log) and '"hang"' in open_text(log)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=WAIT_S)    # the stage itself would take hours
+        self.assertEqual(process.returncode, 130, printed)
+        self.assertEqual(subprocess.run(["pgrep", "-f", log], capture_output=True, text=True).stdout, "")
 
     def test_nothing_is_left_running(self):
         self.fake("done", "vllm")
