@@ -2,6 +2,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 #include <nlohmann/json.hpp>
 
 #include "bench.h"
@@ -24,7 +27,7 @@ struct Options {
   BenchTarget target;
   std::vector<std::string> sources = {"novel", "code"};
   std::vector<int64_t> steps = {8 * kKi, 32 * kKi, 64 * kKi, 96 * kKi, 128 * kKi};
-  std::vector<int64_t> alone = {8 * kKi};
+  std::optional<std::vector<int64_t>> alone;  // not given: 8K, if it is a step
   Scale scale;
   std::string folder, name;
   int64_t generated_tokens = 256;
@@ -40,13 +43,17 @@ bool contains(const std::vector<int64_t>& lengths, int64_t length) {
 
 measure::Plan plan_of(const Options& options) {
   measure::Plan plan;
+  const std::vector<int64_t> alone = options.alone.value_or(std::vector<int64_t>{8 * kKi});
   for (const int64_t step : options.steps)
-    (contains(options.alone, step) ? plan.alone_tokens : plan.step_tokens).push_back(options.scale.of(step));
-  for (const int64_t step : options.alone)
+    (contains(alone, step) ? plan.alone_tokens : plan.step_tokens).push_back(options.scale.of(step));
+  for (const int64_t step : options.alone.value_or(std::vector<int64_t>{}))
     if (!contains(options.steps, step)) fail_usage("--alone: {} is none of --steps", step);
   if (plan.alone_tokens.empty() && plan.step_tokens.empty()) fail_usage("--steps: expected lengths like 8K,32K, found none");
-  if (!std::is_sorted(plan.step_tokens.begin(), plan.step_tokens.end()))
-    fail_usage("--steps: expected lengths that rise, found others");
+  if (std::set<int64_t>(plan.alone_tokens.begin(), plan.alone_tokens.end()).size() != plan.alone_tokens.size())
+    fail_usage("--alone: expected each length once, also when scaled");
+  if (std::adjacent_find(plan.step_tokens.begin(), plan.step_tokens.end(), std::greater_equal<>()) !=
+      plan.step_tokens.end())
+    fail_usage("--steps: expected lengths that rise, also when scaled, found {}", fmt::join(plan.step_tokens, ","));
   plan.generated_tokens = options.generated_tokens;
   plan.runs = options.runs;
   plan.scale = options.scale.text;
@@ -111,6 +118,16 @@ measure::CampaignSettings settings_of(const Options& options, const measure::Pla
   return settings;
 }
 
+/// Whether there was something to compare: two kept runs of a source with ids.
+bool has_equal_runs(const measure::BenchResult& result) {
+  std::map<std::string, int> runs;
+  for (const measure::Run& run : result.runs) {
+    const bool has_ids = !run.stages.empty() && !run.stages.front().output_ids.empty();
+    if (!run.is_excluded && has_ids && ++runs[run.source] == 2) return true;
+  }
+  return false;
+}
+
 void print_summary(const Options& options, const measure::BenchResult& result) {
   size_t excluded = 0, disturbed = 0;
   for (const measure::Run& run : result.runs) {
@@ -126,7 +143,7 @@ void print_summary(const Options& options, const measure::BenchResult& result) {
       text += fmt::format(" (margin {:.4f} nats)", std::abs(*divergence.logprob_a - *divergence.logprob_b));
     text += "\n";
   }
-  if (result.divergences.empty()) text += "all runs of a source gave the same tokens\n";
+  if (result.divergences.empty() && has_equal_runs(result)) text += "all runs of a source gave the same tokens\n";
   text += fmt::format("{0}/result.json and .csv; fathom bench report {0}/result.json -o report.html shows them\n", options.folder);
   Output(STDOUT_FILENO).write(text);
 }
@@ -135,23 +152,29 @@ int measure_protocol(Options& options) {
   const measure::Plan plan = plan_of(options);
   options.target.check_and_plan(needed_context(plan));
   const measure::CampaignSettings settings = settings_of(options, plan);
+  if (!options.target.is_local() && !options.target.starts_server()) {
+    // The server may run on this machine, and its work cannot be told from that of others.
+    options.limits.other_cpu_share = 1;
+    options.limits.allows_other_gpu_users = true;
+  }
   const std::unique_ptr<measure::Observer> observer = measure::observe_machine(options.limits);
   Output output(STDOUT_FILENO);
-  const measure::CampaignTools tools = {.make_target = options.target.factory(),
-                                        .observer = *observer,
-                                        .environment = [] { return measure::read_environment(); },
-                                        .interrupted = interrupted,
-                                        .say = [&](const std::string& line) { output.write(line + "\n"); }};
+  const measure::CampaignTools tools = {{.observer = *observer,
+                                         .interrupted = interrupted,
+                                         .say = [&](const std::string& line) { output.write(line + "\n"); }},
+                                        options.target.factory(),
+                                        [] { return measure::read_environment(); }};
   const Result<measure::BenchResult> result = measure::run_campaign(settings, tools);
   if (!result.ok() && result.error().code == ErrorCode::kCancelled) throw Failure{kExitInterrupted, result.error().message};
   if (!result.ok()) fail("{}", result.error().message);
   print_summary(options, *result);
   const bool is_whole = std::any_of(result->runs.begin(), result->runs.end(), [](const measure::Run& run) { return !run.is_excluded; });
-  if (!is_whole) fail("no run succeeded");
+  if (!is_whole) fail("no run succeeded; the same command tries again");
   return 0;
 }
 
-void add_lengths(CLI::App& app, const std::string& name, std::vector<int64_t>& value, const std::string& help) {
+template <class Lengths>
+void add_lengths(CLI::App& app, const std::string& name, Lengths& value, const std::string& help) {
   app.add_option_function<std::string>(
          name,
          [&value, name](const std::string& text) {
@@ -186,7 +209,7 @@ Command add_bench_protocol(CLI::App& bench) {
   command->add_flag("--repeat-disturbed", options->repeats_disturbed,
                     "Exclude a run that others disturbed, and make it again (default: mark it)");
   add_number(*command, "--attempts", options->attempts, 1, 100,
-             "Of a run that failed or is to be repeated (default: 3)");
+             "Of a run that failed or is to be repeated, by one command (default: 3)");
   add_number(*command, "--busy-limit", options->limits.other_cpu_share, 0, 1,
              "Share of the machine's processor time that other processes may take in a stage (default: 0.05)");
   command->add_flag("!--no-pack-hash", options->hashes_pack, "Do not hash the pack");

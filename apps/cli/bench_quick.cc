@@ -37,9 +37,12 @@ int measure_speed(Options& options, const char* what, Measure measure_lines) {
   if (settings.context_tokens.empty()) fail_usage("--lengths: expected lengths like 512,8K, found none");
   settings.generated_tokens = options.generated_tokens;
   settings.repetitions = options.repetitions;
+  settings.interrupted = interrupted;
   const int64_t longest = *std::max_element(settings.context_tokens.begin(), settings.context_tokens.end());
-  options.target.check_and_plan(longest + options.repetitions + settings.generated_tokens);
-  const measure::SourceText source = load_source(options.source, options.target.open_tokenizer().get(), longest + options.repetitions);
+  const auto prompts = static_cast<int64_t>(settings.context_tokens.size()) * options.repetitions;
+  options.target.check_and_plan(longest + settings.generated_tokens);
+  const measure::SourceText source =
+      load_source(options.source, options.target.open_tokenizer().get(), longest + prompts);
 
   const std::unique_ptr<measure::Target> target = options.target.factory()();
   const Result<measure::TargetInfo> info = target->start();
@@ -60,7 +63,9 @@ int measure_speed(Options& options, const char* what, Measure measure_lines) {
 int measure_loading(Options& options) {
   options.target.check_and_plan(4096);
   const measure::SourceText source = load_source(options.source, options.target.open_tokenizer().get(), 16);
-  const measure::LoadFigures figures = measure::measure_load(options.target.factory(), source, options.repetitions);
+  const measure::LoadFigures figures = measure::measure_load(
+      options.target.factory(), source, {.repetitions = options.repetitions, .interrupted = interrupted});
+  if (interrupted()) throw Failure{kExitInterrupted, ""};
   if (figures.ready_s.empty()) fail("{}", figures.error);
   Output output(STDOUT_FILENO);
   const auto row = [&](const char* what, const std::vector<double>& values, double unit) {

@@ -1,10 +1,11 @@
 // fathom bench report: any number of results side by side in one HTML file.
 #include <unistd.h>
 
-#include <fstream>
+#include <filesystem>
 
 #include "bench.h"
 #include "failure.h"
+#include "measure/json_members.h"
 #include "measure/published.h"
 #include "measure/report.h"
 #include "measure/result.h"
@@ -51,10 +52,11 @@ int report(const Options& options) {
   const Result<std::string> page = measure::render_report(results);
   if (!page.ok()) fail("{}", page.error().message);
   if (options.output == "-") return Output(STDOUT_FILENO).write_raw(*page) ? 0 : kExitOutputClosed;
-  std::ofstream file(options.output, std::ios::binary);
-  file << *page;
-  file.close();
-  if (!file) fail("{}: cannot be written", options.output);
+  for (const std::string& path : options.results)
+    if (std::error_code error; std::filesystem::equivalent(path, options.output, error))
+      fail("{}: is a result; the page needs another file", options.output);
+  const Result<void> written = measure::write_text_file(options.output, *page);
+  if (!written.ok()) fail("{}", written.error().message);
   Output(STDOUT_FILENO).write(fmt::format("{}\n", options.output));
   return 0;
 }

@@ -1,13 +1,14 @@
 // fathom bench serve: many users of one server.
 #include <unistd.h>
 
-#include <fstream>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "bench.h"
 #include "bench_target.h"
 #include "failure.h"
 #include "interrupt.h"
+#include "measure/json_members.h"
 #include "measure/serve_load.h"
 #include "output.h"
 #include "sizes.h"
@@ -21,22 +22,29 @@ struct Options {
   std::string source = "novel", json_file;
 };
 
-using Rows = std::vector<std::pair<const char*, double>>;
+constexpr int kServeParallelMax = 64;
+
+struct Row {
+  const char* name;   // in the JSON file
+  const char* title;  // in the table
+  double value;
+};
+using Rows = std::vector<Row>;
 
 Rows rows_of(const measure::ServeLoadFigures& figures) {
-  return {{"output tokens/s, all", figures.output_tokens_per_s},
-          {"requests/s", figures.requests_per_s},
-          {"first token p50, s", figures.first_token_p50_s},
-          {"first token p90, s", figures.first_token_p90_s},
-          {"first token p99, s", figures.first_token_p99_s},
-          {"between tokens p50, ms", figures.gap_p50_ms},
-          {"between tokens p90, ms", figures.gap_p90_ms},
-          {"between tokens p99, ms", figures.gap_p99_ms},
-          {"between tokens most, ms", figures.gap_max_ms},
-          {"fairness (1: all alike)", figures.fairness},
-          {"slowest user, tokens/s", figures.slowest_user_tokens_per_s},
-          {"fastest user, tokens/s", figures.fastest_user_tokens_per_s},
-          {"duration, s", figures.duration_s}};
+  return {{"output_tokens_per_s", "output tokens/s, all", figures.output_tokens_per_s},
+          {"requests_per_s", "requests/s", figures.requests_per_s},
+          {"first_token_p50_s", "first token p50, s", figures.first_token_p50_s},
+          {"first_token_p90_s", "first token p90, s", figures.first_token_p90_s},
+          {"first_token_p99_s", "first token p99, s", figures.first_token_p99_s},
+          {"gap_p50_ms", "between tokens p50, ms", figures.gap_p50_ms},
+          {"gap_p90_ms", "between tokens p90, ms", figures.gap_p90_ms},
+          {"gap_p99_ms", "between tokens p99, ms", figures.gap_p99_ms},
+          {"gap_max_ms", "between tokens most, ms", figures.gap_max_ms},
+          {"fairness", "fairness (1: all alike)", figures.fairness},
+          {"slowest_user_tokens_per_s", "slowest user, tokens/s", figures.slowest_user_tokens_per_s},
+          {"fastest_user_tokens_per_s", "fastest user, tokens/s", figures.fastest_user_tokens_per_s},
+          {"duration_s", "duration, s", figures.duration_s}};
 }
 
 void write_json(const std::string& path, const Options& options, const measure::TargetInfo& info,
@@ -53,17 +61,16 @@ void write_json(const std::string& path, const Options& options, const measure::
                                  {"seed", options.load.seed},
                                  {"requests", figures.requests},
                                  {"failed", figures.failed}};
-  for (const auto& [name, value] : rows_of(figures))
+  for (const auto& [name, title, value] : rows_of(figures))
     if (std::isfinite(value)) json["figures"][name] = value;
-  std::ofstream file(path, std::ios::binary);
-  file << json.dump(2) << "\n";
-  file.close();
-  if (!file) fail("{}: cannot be written", path);
+  const Result<void> written = measure::write_json_file(path, json);
+  if (!written.ok()) fail("{}", written.error().message);
 }
 
 int measure_serving(Options& options) {
   if (options.target.is_local()) options.target.target = "serve";
-  if (options.target.target == "serve") options.target.parallel = options.load.users;
+  // More than a server runs at once wait in its queue.
+  if (options.target.target == "serve") options.target.parallel = std::min(options.load.users, kServeParallelMax);
   options.target.check_and_plan(options.load.prompt_tokens + options.load.generated_tokens + 16);
   const measure::SourceText source =
       load_source(options.source, options.target.open_tokenizer().get(), options.load.prompt_tokens + 1);
@@ -79,8 +86,8 @@ int measure_serving(Options& options) {
   Output output(STDOUT_FILENO);
   output.write(fmt::format("{}, {}\n{} users, {} requests, {} failed{}\n", info->engine, info->model, options.load.users,
                            figures.requests, figures.failed, figures.failed > 0 ? ": " + figures.first_error : ""));
-  for (const auto& [name, value] : rows_of(figures))
-    if (std::isfinite(value)) output.write(fmt::format("{:<28} {:>10.3f}\n", name, value));
+  for (const auto& [name, title, value] : rows_of(figures))
+    if (std::isfinite(value)) output.write(fmt::format("{:<28} {:>10.3f}\n", title, value));
   if (!options.json_file.empty()) write_json(options.json_file, options, *info, figures);
   return figures.failed > 0 ? kExitFailure : 0;
 }

@@ -57,15 +57,15 @@ std::string own_path() {
 
 void BenchTarget::add(CLI::App& app) {
   app.add_option("--target", target,
-                 "local: this engine, from the inside (default); serve: `fathom serve`, started for each run; "
+                 "local: this engine, from the inside (default); serve: `fathom serve`, started afresh for each series; "
                  "or the URL of a server")
       ->type_name("TARGET");
   app.add_option("--driver", driver,
-                 "How that server is spoken to: fathom (default), llama_cpp, vllm, sglang, mlx_serve, omlx, ds4, openai, "
-                 "or a file")
+                 fmt::format("How that server is spoken to: a file, or one of {} (default: fathom)",
+                             fmt::join(measure::embedded_driver_names(), ", ")))
       ->type_name("NAME");
   app.add_option("--server-command", server_command,
-                 "Starts the server afresh for each run; {port} in it becomes a free port")
+                 "Starts the server afresh for each series; {port} in it becomes a free port")
       ->type_name("COMMAND");
   app.add_option("--api-key", api_key, "Sent to the server");
   app.add_option("--served-model", served_model, "Model to ask the server for (default: the first it names)");
@@ -84,7 +84,14 @@ void BenchTarget::check_and_plan(int64_t context_tokens) {
   if (model.context_tokens == 0) model.context_tokens = context_tokens;
   if (model.context_tokens < context_tokens)
     fail_usage("--ctx: expected at least the {} tokens that are measured, found {}", context_tokens, model.context_tokens);
-  if (log.empty()) log = (std::filesystem::temp_directory_path() / fmt::format("fathom-bench-{}.log", getpid())).string();
+  if (log.empty() && !is_local()) {
+    std::string path = (std::filesystem::temp_directory_path() / "fathom-bench-XXXXXX").string();
+    const int descriptor = mkstemp(path.data());
+    if (descriptor < 0) fail("{}: cannot be made; --server-log names another file", path);
+    close(descriptor);
+    log = path;
+    own_log = std::shared_ptr<void>(nullptr, [path](void*) { unlink(path.c_str()); });
+  }
 }
 
 TargetFactory BenchTarget::factory() const {
@@ -139,8 +146,16 @@ std::string BenchTarget::pack_path() const {
 }
 
 std::string BenchTarget::identity() const {
-  return fmt::format("{}{}{}{}", target, driver.empty() ? "" : ", driver " + driver,
-                     server_command.empty() ? "" : ", " + server_command, shell_words(model.arguments()));
+  std::string text = target;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += fmt::format(", {} {}", name, value);
+  };
+  add("driver", driver);
+  add("command", server_command);
+  add("model", served_model);
+  add("pack", pack);
+  add("tokenizer", tokenizer);
+  return text + shell_words(model.arguments());
 }
 
 measure::SourceText load_source(const std::string& name, const fathom_tokenizer* tokenizer, int64_t needed_tokens) {
@@ -161,6 +176,7 @@ std::vector<int64_t> parse_lengths(const std::string& list) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     if (end > begin) lengths.push_back(parse_tokens(std::string_view(list).substr(begin, end - begin)));
+    if (end > begin && lengths.back() < 2) fail_usage("lengths: expected at least 2 tokens, found {}", lengths.back());
     begin = end + 1;
   }
   return lengths;

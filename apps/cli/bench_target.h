@@ -19,6 +19,7 @@ struct BenchTarget {
   std::string target = "local";  // "local", "serve" or an URL
   std::string driver, server_command, api_key, served_model, pack, tokenizer, log;
   ModelOptions model;
+  std::shared_ptr<void> own_log;  // removes the log when all is over
   int parallel = 1;  // requests at once of a server that is started
 
   void add(CLI::App& app);

@@ -102,7 +102,9 @@ Command add_bench_writing(CLI::App& bench) {
   command->add_option("--brief", options->briefs, "What is to be written: ko, en or a file; may be repeated")
       ->type_name("BRIEF")
       ->take_all();
-  command->add_option("--seeds", options->settings.seeds, "A text each (default: 42,43,44)")->delimiter(',');
+  command->add_option("--seeds", options->settings.seeds, "A text each (default: 42,43,44)")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1e15));
   add_number(*command, "--temp", options->settings.temperature, 0, 100, "Temperature (default: 0.5)");
   add_number(*command, "-n,--max-tokens", options->settings.max_tokens, 1, 1e8,
              "Tokens of a text at most (default: 32768)");
@@ -129,7 +131,8 @@ Command add_bench_blind(CLI::App& bench) {
   command->add_option("--key", options->judging.key, "File that will know who wrote what, outside of that folder")
       ->type_name("FILE")
       ->required();
-  command->add_option("--seed", options->judging.seed, "Of the order; only in the key (default: drawn)");
+  command->add_option("--seed", options->judging.seed, "Of the order; only in the key (default: drawn)")
+      ->check(CLI::Range(0.0, 1e15));
   command->footer(
       "Example:\n"
       "  fathom bench blind here=texts/here llama=texts/llama -o judge --key judge_key.json\n");

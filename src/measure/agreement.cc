@@ -6,8 +6,8 @@
 
 namespace fathom::measure {
 
-Agreement ordinal_agreement(const std::vector<std::vector<int32_t>>& values_of_texts) {
-  Agreement agreement{.alpha = std::numeric_limits<double>::quiet_NaN()};
+JudgeAgreement ordinal_agreement(const std::vector<std::vector<int32_t>>& values_of_texts) {
+  JudgeAgreement agreement{.alpha = std::numeric_limits<double>::quiet_NaN()};
   std::map<int32_t, double> counts;  // of each value, in texts of two values or more
   for (const auto& values : values_of_texts) {
     if (values.size() < 2) continue;

@@ -9,7 +9,7 @@ namespace {
 
 // Four observers, twelve units, with gaps: the paper gives 0.815 for ordinal values.
 TEST(AgreementTest, GivesThePublishedValueOfKrippendorffsExample) {
-  const Agreement agreement = ordinal_agreement({{1, 1, 1},
+  const JudgeAgreement agreement = ordinal_agreement({{1, 1, 1},
                                                  {2, 2, 3, 2},
                                                  {3, 3, 3, 3},
                                                  {3, 3, 3, 3},

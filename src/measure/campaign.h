@@ -17,16 +17,13 @@ struct CampaignSettings {
   ProtocolSettings protocol;
   std::vector<SourceText> sources;
   bool repeats_disturbed = false;  // a disturbed run is excluded and made again
-  int32_t attempts = 3;            // of a run that failed, or was disturbed and is to be repeated
+  int32_t attempts = 3;            // that one call makes of a run that failed, or was disturbed and is to be repeated
   std::string pack_name, pack_sha256;
 };
 
-struct CampaignTools {
+struct CampaignTools : RunTools {
   std::function<std::unique_ptr<Target>()> make_target;
-  Observer& observer;
   std::function<Environment()> environment;
-  std::function<bool()> interrupted;               // asked between runs
-  std::function<void(const std::string&)> say;     // a line for people
 };
 
 /// Runs what the folder does not hold yet, in the order run 1 of every source, run 2, ..., so that slow drifts of the machine

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "measure/folder_lock.h"
 #include "measure/testing.h"
 
 namespace fathom::measure {
@@ -30,11 +31,11 @@ class CampaignTest : public ::testing::Test {
 
   Result<BenchResult> run() {
     const CampaignTools tools = {
-        .make_target = [this] { return std::make_unique<ScriptedTarget>(behaviour_, journal_); },
-        .observer = observer_,
-        .environment = [] { return Environment{.machine = "a machine"}; },
-        .interrupted = [this] { return interrupted_after_ >= 0 && asked_++ >= interrupted_after_; },
-        .say = [](const std::string&) {}};
+        {.observer = observer_,
+         .interrupted = [this] { return interrupted_after_ >= 0 && journal_.requests >= interrupted_after_; },
+         .say = [](const std::string&) {}},
+        [this] { return std::make_unique<ScriptedTarget>(behaviour_, journal_); },
+        [] { return Environment{.machine = "a machine"}; }};
     return run_campaign(settings_, tools);
   }
 
@@ -43,7 +44,7 @@ class CampaignTest : public ::testing::Test {
   ScriptedTarget::Behaviour behaviour_;
   ScriptedTarget::Journal journal_;
   ScriptedObserver observer_;
-  int interrupted_after_ = -1, asked_ = 0;
+  int interrupted_after_ = -1;  // requests
 };
 
 TEST_F(CampaignTest, TakesSourcesInTurnAndKeepsEverything) {
@@ -63,7 +64,7 @@ TEST_F(CampaignTest, TakesSourcesInTurnAndKeepsEverything) {
 }
 
 TEST_F(CampaignTest, AnInterruptedOneGoesOnWhereItWas) {
-  interrupted_after_ = 3;  // asked before and after each run: the second one is not kept
+  interrupted_after_ = 5;  // in the second run, which has a greeting and two stages: it is not kept
   const Result<BenchResult> first = run();
   ASSERT_FALSE(first.ok());
   EXPECT_EQ(first.error().code, ErrorCode::kCancelled);
@@ -105,6 +106,44 @@ TEST_F(CampaignTest, FailedRunsAreMadeAgainAndStayCounted) {
   EXPECT_EQ(result->runs[0].stages[1].error, "stream cut");
   EXPECT_FALSE(result->runs[1].is_excluded);
   EXPECT_EQ(result->runs[1].source, "novel");
+}
+
+TEST_F(CampaignTest, WhateverBytesAFaultSaysTheRunIsKept) {
+  settings_.attempts = 1;
+  settings_.target = "command \xEC\x95";
+  behaviour_.spoil = [](Generation& seen, int) { seen.error = "\xEC\x95 cut \xFF"; };
+  ASSERT_TRUE(run().ok());
+  // What failed is tried again by the next call, and stays counted.
+  const Result<BenchResult> again = run();
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->runs.size(), 8u);
+  EXPECT_NE(again->runs[0].error.find(" cut "), std::string::npos);
+}
+
+TEST_F(CampaignTest, OneCampaignAtATimeAndOneSourceAName) {
+  settings_.sources[1].source.name = "novel";
+  const Result<BenchResult> twice = run();
+  ASSERT_FALSE(twice.ok());
+  EXPECT_NE(twice.error().message.find("found \"novel\" again"), std::string::npos);
+
+  settings_.sources[1].source.name = "code";
+  fs::create_directories(folder_);
+  const Result<FolderLock> lock = FolderLock::take(folder_);
+  ASSERT_TRUE(lock.ok());
+  const Result<BenchResult> second = run();
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kBusy);
+}
+
+TEST_F(CampaignTest, RefusesRunsOfAnotherTarget) {
+  settings_.protocol.plan.runs = 1;
+  ASSERT_TRUE(run().ok());
+  settings_.protocol.plan.runs = 2;
+  behaviour_.engine = "scripted 2";
+  const Result<BenchResult> other = run();
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("engine: \"scripted 1\" there, \"scripted 2\" now"), std::string::npos)
+      << other.error().message;
 }
 
 TEST_F(CampaignTest, ARunThatAlwaysFailsIsExcludedAfterTheLastAttempt) {
@@ -157,6 +196,15 @@ TEST_F(CampaignTest, AFolderThatCannotBeWrittenIsAnErrorThatNamesIt) {
   const Result<BenchResult> result = run();
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.error().message.find("/proc/fathom-campaign"), std::string::npos);
+}
+
+TEST_F(CampaignTest, ARunOfSomethingElseIsRefused) {
+  ASSERT_TRUE(run().ok());
+  fs::copy_file(folder_ / "runs" / "code-1-1.json", folder_ / "runs" / "novel-1-1.json",
+                fs::copy_options::overwrite_existing);
+  const Result<BenchResult> result = run();
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("expected run 1 of novel"), std::string::npos) << result.error().message;
 }
 
 TEST_F(CampaignTest, ADamagedRunIsAnErrorThatNamesIt) {

@@ -81,13 +81,11 @@ std::vector<RunCount> run_counts(std::span<const BenchResult> results) {
       ++count.measured;
       if (run.is_excluded) {
         ++count.excluded;
+        count.excluded_failed += has_failed(run);
         continue;
       }
-      if (run.is_disturbed) ++count.disturbed;
-      const bool is_whole = std::all_of(run.stages.begin(), run.stages.end(), [](const Stage& stage) {
-        return stage.status == StageStatus::kOk;
-      });
-      if (!run.error.empty() || !is_whole) ++count.failed;
+      count.disturbed += run.is_disturbed;
+      count.failed += has_failed(run);
     }
   }
   return counts;

@@ -33,7 +33,7 @@ struct ComparisonRow {
 /// Outputs of one stage, each pair of runs compared: of one result among themselves, or of a result with those of the
 /// first. Outputs whose ids or hashes are not both known, or of which one is of ids and one of text, are no pair. A
 /// prompt holds the outputs of the stages before it: once these differ, later ones are answers to other prompts.
-struct Agreement {
+struct OutputAgreement {
   std::string source, stage;
   size_t result = 0;
   bool is_with_first = false;
@@ -45,7 +45,8 @@ struct Agreement {
 struct RunCount {
   size_t result = 0;
   std::string source;
-  int64_t planned = 0, measured = 0, excluded = 0;
+  int64_t planned = 0, measured = 0;
+  int64_t excluded = 0, excluded_failed = 0;  // all, and those of them that were not whole
   int64_t disturbed = 0;  // and kept
   int64_t failed = 0;     // kept, and not all of its stages are whole
 };
@@ -63,7 +64,7 @@ struct EnvironmentRow {
 
 struct Comparison {
   std::vector<ComparisonRow> rows;  // by source, stage, metric
-  std::vector<Agreement> agreements;
+  std::vector<OutputAgreement> agreements;
   std::vector<RunCount> runs;
   std::vector<Warning> warnings;
   std::vector<EnvironmentRow> environment;
@@ -76,7 +77,7 @@ std::string result_letter(size_t result);
 
 /// The parts of compare().
 std::vector<ComparisonRow> comparison_rows(std::span<const BenchResult> results);
-std::vector<Agreement> agreements_of(std::span<const BenchResult> results);
+std::vector<OutputAgreement> agreements_of(std::span<const BenchResult> results);
 std::vector<RunCount> run_counts(std::span<const BenchResult> results);
 std::vector<Warning> comparison_warnings(std::span<const BenchResult> results);
 std::vector<EnvironmentRow> environment_rows(std::span<const BenchResult> results);

@@ -46,7 +46,7 @@ bool had_equal_prompts(const RunStage& a, const RunStage& b) {
                     });
 }
 
-void count_pair(const RunStage& a, const RunStage& b, Agreement& agreement) {
+void count_pair(const RunStage& a, const RunStage& b, OutputAgreement& agreement) {
   const std::optional<Meeting> meeting = meeting_of(*a.stage, *b.stage);
   if (!meeting) return;
   if (!had_equal_prompts(a, b)) {
@@ -71,21 +71,21 @@ bool have_other_texts(const BenchResult& a, const BenchResult& b, const std::str
 
 }  // namespace
 
-std::vector<Agreement> agreements_of(std::span<const BenchResult> results) {
-  std::vector<Agreement> agreements;
+std::vector<OutputAgreement> agreements_of(std::span<const BenchResult> results) {
+  std::vector<OutputAgreement> agreements;
   const Places places(results);
-  const auto keep = [&](const Agreement& agreement) {
+  const auto keep = [&](const OutputAgreement& agreement) {
     if (agreement.pairs + agreement.other_prompts > 0) agreements.push_back(agreement);
   };
   for (const Place& place : places.all()) {
     for (size_t result = 0; result < results.size(); ++result) {
       const std::vector<RunStage> stages = whole_stages(results[result], place);
-      Agreement within{.source = place.source, .stage = place.stage, .result = result};
+      OutputAgreement within{.source = place.source, .stage = place.stage, .result = result};
       for (size_t run = 1; run < stages.size(); ++run)
         for (size_t other = 0; other < run; ++other) count_pair(stages[other], stages[run], within);
       keep(within);
       if (result == 0 || have_other_texts(results[0], results[result], place.source)) continue;
-      Agreement between{.source = place.source, .stage = place.stage, .result = result, .is_with_first = true};
+      OutputAgreement between{.source = place.source, .stage = place.stage, .result = result, .is_with_first = true};
       for (const RunStage& first : whole_stages(results[0], place))
         for (const RunStage& stage : stages) count_pair(first, stage, between);
       keep(between);

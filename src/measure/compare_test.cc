@@ -244,7 +244,7 @@ TEST(Warnings, OfSourcesOfWhichOnlySomeAreShared) {
 TEST(Warnings, OfExcludedRuns) {
   std::vector<BenchResult> results = {result_of("a", {1, 2, 3})};
   results[0].runs[1].is_disturbed = results[0].runs[1].is_excluded = true;
-  EXPECT_EQ(warnings_of(results), std::vector<std::string>{"A: 1 of 3 runs excluded as disturbed; they are in no mean."});
+  EXPECT_EQ(warnings_of(results), std::vector<std::string>{"A: 1 of 3 runs excluded, 1 as disturbed and 0 as not whole; they are in no mean."});
 }
 
 TEST(Warnings, OfFormulasOnlyWhereNoneIsShared) {

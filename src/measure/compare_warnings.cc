@@ -216,13 +216,15 @@ void warn_of_runs(std::span<const BenchResult> results, Warnings& warnings) {
     for (const RunCount& count : counts_of(result)) {
       sum.measured += count.measured;
       sum.excluded += count.excluded;
+      sum.excluded_failed += count.excluded_failed;
       sum.disturbed += count.disturbed;
       sum.failed += count.failed;
     }
     const std::string letter = result_letter(result);
     if (sum.excluded > 0)
-      warnings.add(fmt::format("{}: {} of {} excluded as disturbed; they are in no mean.", letter, sum.excluded,
-                               plural(sum.measured, "run")), {result});
+      warnings.add(fmt::format("{}: {} of {} excluded, {} as disturbed and {} as not whole; they are in no mean.", letter,
+                               sum.excluded, plural(sum.measured, "run"), sum.excluded - sum.excluded_failed,
+                               sum.excluded_failed), {result});
     if (sum.disturbed > 0)
       warnings.add(fmt::format("{}: {} disturbed and nevertheless kept.", letter, plural(sum.disturbed, "run")),
                    {result});

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_depth.h"
 #include "measure/embedded_files.h"
+#include "measure/json_members.h"
 
 namespace fathom::measure {
 namespace {
@@ -17,16 +18,11 @@ constexpr uint64_t kDriverBytesMax = 1 << 20;
 constexpr std::array kPlaceholders = {"{ids}",        "{text}",        "{ids_or_text}", "{model}",
                                       "{max_tokens}", "{count}",       "{temperature}", "{seed}"};
 
-std::string shortened(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
-}
-
 /// An object of the file: reads its members and remembers which names there are.
 class Members {
  public:
   static Result<Members> open(const Json& json, std::string where) {
-    if (!json.is_object()) return Error::invalid("{}: expected an object, found {}", where, shortened(json));
+    if (!json.is_object()) return Error::invalid("{}: expected an object, found {}", where, shown_json(json));
     return Members(json, std::move(where));
   }
 
@@ -42,7 +38,7 @@ class Members {
     return value;
   }
   Error wrong(const std::string& name, const char* expected, const Json& found) const {
-    return Error::invalid("{}: expected {}, found {}", place(name), expected, shortened(found));
+    return Error::invalid("{}: expected {}, found {}", place(name), expected, shown_json(found));
   }
   std::string place(const std::string& name) const {
     return where_ + (where_.ends_with(": ") ? "" : ".") + name;

@@ -34,8 +34,10 @@ std::string contradiction(const Generation& seen, const Expectation& expectation
   if (!std::is_sorted(seen.token_ns.begin(), seen.token_ns.end()) || seen.token_ns.front() <= seen.sent_ns)
     return "expected times that rise from sending to the last token, found others";
   const int64_t prompt_tokens = seen.claimed_prompt_tokens.value_or(expectation.sent_tokens);
-  if (seen.claimed_cached_tokens && (*seen.claimed_cached_tokens < 0 || *seen.claimed_cached_tokens > prompt_tokens))
-    return fmt::format("expected cached tokens from 0 to the prompt's {}, the target claimed {}", prompt_tokens,
+  // The last token of a prompt is always evaluated: its logits are needed.
+  if (seen.claimed_cached_tokens &&
+      (*seen.claimed_cached_tokens < 0 || *seen.claimed_cached_tokens >= prompt_tokens))
+    return fmt::format("expected fewer cached tokens than the prompt's {}, the target claimed {}", prompt_tokens,
                        *seen.claimed_cached_tokens);
   if (seen.prefill_end_ns &&
       (*seen.prefill_end_ns < seen.sent_ns || *seen.prefill_end_ns > seen.token_ns.front()))

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "measure/target.h"
+#include "measure/json_members.h"
 
 namespace fathom::measure {
 namespace {
@@ -266,7 +267,7 @@ Result<std::unique_ptr<HttpClient>> HttpClient::create(HttpClientOptions options
 
 Result<Json> HttpClient::fetch_json(const HttpCall& call) {
   FATHOM_ASSIGN(const HttpAnswer answer, fetch(call));
-  Json json = Json::parse(answer.body, nullptr, false);
+  Json json = parse_shallow(answer.body);
   if (json.is_discarded())
     return Error::io("not JSON: {} {} answered {}", call.method, call.path, error_message_of(answer.body));
   return json;
@@ -274,7 +275,7 @@ Result<Json> HttpClient::fetch_json(const HttpCall& call) {
 
 std::string error_message_of(const std::string& body) {
   constexpr size_t kShown = 400;
-  const Json json = Json::parse(body, nullptr, false);
+  const Json json = parse_shallow(body);
   if (json.is_object()) {
     for (const char* pointer : {"/error/message", "/message", "/detail", "/error"}) {
       const Json::json_pointer at(pointer);

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "measure/json_members.h"
+
 namespace fathom::measure {
 namespace {
 
@@ -12,6 +14,8 @@ using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kSmallLimit{std::chrono::seconds(60)};
 constexpr std::chrono::milliseconds kReadyLimit{2000};  // of one question whether it is ready
+
+std::string body_text(const Json& body) { return body.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// "http://host:80/path" with another port: "http://host:8123/path".
 std::string address_with_port(const std::string& address, int port) {
@@ -35,7 +39,7 @@ std::optional<int32_t> id_of_name(std::string_view name) {
 Result<std::vector<TokenLogprob>> read_logprobs(const LogprobsEndpoint& endpoint, const Json& answer) {
   const auto wrong = [&](const Json& found) {
     return Error::io("wrong log probabilities: expected ids and numbers at {}, found {}",
-                     endpoint.entries.to_string(), found.dump().substr(0, 200));
+                     endpoint.entries.to_string(), shown_json(found));
   };
   if (!answer.contains(endpoint.entries)) return wrong(answer);
   const Json& entries = answer.at(endpoint.entries);
@@ -77,8 +81,19 @@ Result<void> HttpTarget::launch() {
     return Error::invalid("target: expected \"{{port}}\" in the command, or an address, found neither in: {}",
                           command);
   }
+  FATHOM_TRY(check_nobody_answers());
   FATHOM_ASSIGN(child_, ChildProcess::start(command, options_.log_path));
   return {};
+}
+
+/// Otherwise an old server would be measured as a fresh one.
+Result<void> HttpTarget::check_nobody_answers() const {
+  FATHOM_ASSIGN(const std::unique_ptr<HttpClient> client, HttpClient::create({.base_url = address_, .key = options_.key}));
+  const Result<HttpAnswer> answer = client->fetch({.method = "GET", .path = options_.driver.ready_path,
+                                                   .time_limit = kReadyLimit, .silence_limit = kReadyLimit});
+  const bool is_free = !answer.ok() && answer.error().message.starts_with("connection refused");
+  if (is_free) return {};
+  return Error::state("{}: expected nobody to answer before the server is started, found somebody who does", address_);
 }
 
 Result<TargetInfo> HttpTarget::start() {
@@ -138,7 +153,7 @@ std::string HttpTarget::probe(const std::optional<Probe>& probe) {
 
 Result<Json> HttpTarget::ask(const std::string& path, const Json& body) {
   if (!client_) return Error::state("target {}: it is not started", options_.driver.name);
-  return client_->fetch_json({.path = path, .body = body.dump(-1, ' ', false, Json::error_handler_t::replace),
+  return client_->fetch_json({.path = path, .body = body_text(body),
                               .time_limit = std::chrono::hours(1), .silence_limit = std::chrono::hours(1)});
 }
 
@@ -150,7 +165,7 @@ bool HttpTarget::clear_state() {
     return true;
   }
   return client_
-      ->fetch({.method = clear->method, .path = clear->path, .body = clear->body ? clear->body->dump() : "",
+      ->fetch({.method = clear->method, .path = clear->path, .body = clear->body ? body_text(*clear->body) : "",
                .time_limit = kSmallLimit})
       .ok();
 }
@@ -198,7 +213,7 @@ Generation HttpTarget::generate(const GenerateRequest& request) {
   std::vector<ServerEvent> events;
   events.reserve(static_cast<size_t>(std::clamp(request.max_tokens, 0, 1 << 16)) + 16);
   const StreamEnd end =
-      client_->stream({.path = endpoint->path, .body = body->dump(), .time_limit = request.time_limit,
+      client_->stream({.path = endpoint->path, .body = body_text(*body), .time_limit = request.time_limit,
                        .silence_limit = request.silence_limit},
                       [&](ServerEvent&& event) { events.push_back(std::move(event)); });
   Generation generation =
@@ -247,7 +262,7 @@ Result<std::vector<int32_t>> HttpTarget::tokenize(const std::string& text) {
   for (const Json& id : is_list ? answer.at(endpoint->ids) : Json::array({nullptr})) {
     if (!id.is_number_integer())
       return Error::io("wrong ids: expected a list of numbers at {} of {}, found {}", endpoint->ids.to_string(),
-                       endpoint->path, answer.dump().substr(0, 200));
+                       endpoint->path, shown_json(answer));
     ids.push_back(id.get<int32_t>());
   }
   return ids;

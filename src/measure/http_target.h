@@ -46,6 +46,7 @@ class HttpTarget final : public Target {
 
  private:
   Result<void> launch();
+  Result<void> check_nobody_answers() const;
   Result<nlohmann::json> ask(const std::string& path, const nlohmann::json& body);
   std::string probe(const std::optional<Probe>& probe);
   Result<nlohmann::json> body_of(const Endpoint& endpoint, const GenerateRequest& request, bool with_ids);

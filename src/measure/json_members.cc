@@ -19,11 +19,7 @@ constexpr size_t kShownBytesMax = 80;
 std::string shown(const Json& value) {
   if (value.is_array()) return fmt::format("an array of {}", value.size());
   if (value.is_object()) return "an object";
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() <= kShownBytesMax) return text;
-  size_t bytes = kShownBytesMax;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-  return text.substr(0, bytes) + "...";
+  return shown_json(value, kShownBytesMax);
 }
 
 }  // namespace
@@ -156,6 +152,28 @@ Result<void> write_text_file(const std::string& path, std::string_view text, uin
 
 Result<void> write_json_file(const std::string& path, const nlohmann::ordered_json& json, uint32_t mode) {
   return write_text_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", mode);
+}
+
+Json parse_shallow(std::string_view text) {
+  if (json_is_deeper_than(text, kPackJsonDepthMax)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, false);
+}
+
+std::string shown_text(std::string_view text, size_t bytes_max) {
+  std::string shown = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  shown = shown.substr(1, shown.size() - 2);  // without the quotes; line feeds and the like are escaped
+  if (shown.size() <= bytes_max) return shown;
+  size_t bytes = bytes_max;
+  while (bytes > 0 && (static_cast<unsigned char>(shown[bytes]) & 0xC0) == 0x80) --bytes;
+  return shown.substr(0, bytes) + "...";
+}
+
+std::string shown_json(const Json& value, size_t bytes_max) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() <= bytes_max) return text;
+  size_t bytes = bytes_max;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes) + "...";
 }
 
 std::string sha256_hex(std::string_view text) {

@@ -16,7 +16,7 @@ namespace fathom::measure {
 /// takes all it wants and asks once at the end.
 class JsonMembers {
  public:
-  /// `where` names the object in messages: "writing.json: texts[3]". Both outlive this.
+  /// `where` names the object in messages: "writing.json: texts[3]". The object outlives this.
   JsonMembers(const nlohmann::json& object, std::string where);
 
   std::string text(const char* name);
@@ -53,6 +53,11 @@ Result<nlohmann::json> read_json_object(const std::string& path);
 /// Indented and with a line feed at the end; bytes that are no UTF-8 become U+FFFD. Whole or not at all.
 Result<void> write_json_file(const std::string& path, const nlohmann::ordered_json& json, uint32_t mode = 0644);
 Result<void> write_text_file(const std::string& path, std::string_view text, uint32_t mode = 0644);
+/// A discarded value for what is no JSON, and for what nests so deep that walking it could exhaust the stack.
+nlohmann::json parse_shallow(std::string_view text);
+/// On one line of valid UTF-8, cut at a whole character where it is longer: for messages.
+std::string shown_text(std::string_view text, size_t bytes_max = 400);
+std::string shown_json(const nlohmann::json& value, size_t bytes_max = 400);
 std::string sha256_hex(std::string_view text);
 
 }  // namespace fathom::measure

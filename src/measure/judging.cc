@@ -160,8 +160,8 @@ Result<void> check_options(const JudgingOptions& options) {
     return Error::invalid("{}: expected no such folder or an empty one, found one with files", options.package);
   if (fs::exists(options.key, error))
     return Error::invalid("{}: expected no such file: the key of another package may be in it", options.key);
-  const fs::path package = fs::weakly_canonical(options.package, error);
-  const fs::path key = fs::weakly_canonical(options.key, error);
+  const fs::path package = fs::weakly_canonical(fs::absolute(options.package), error);
+  const fs::path key = fs::weakly_canonical(fs::absolute(options.key), error);
   const auto [end, rest] = std::mismatch(package.begin(), package.end(), key.begin(), key.end());
   if (end == package.end())
     return Error::invalid("{}: expected a file outside of the package, found one in {}", options.key,

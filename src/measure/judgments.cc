@@ -177,7 +177,7 @@ OrderedJson to_json(const Sample& sample) {
           {"sd", is_empty ? OrderedJson(nullptr) : number(sample.deviation)}};
 }
 
-OrderedJson to_json(const Agreement& agreement) {
+OrderedJson to_json(const JudgeAgreement& agreement) {
   return {{"alpha", number(agreement.alpha)}, {"texts", agreement.texts}, {"values", agreement.values}};
 }
 
@@ -187,7 +187,7 @@ std::string cell(const Sample& sample) {
   return fmt::format("{:.2f} ± {:.2f}", sample.mean, sample.deviation);
 }
 
-std::string cell(const Agreement& agreement) {
+std::string cell(const JudgeAgreement& agreement) {
   return std::isfinite(agreement.alpha) ? fmt::format("{:.3f}", agreement.alpha) : std::string("-");
 }
 
@@ -272,7 +272,7 @@ std::string to_markdown(const JudgingOutcome& outcome) {
                         engine.within_goal_without_loop, engine.all_facts_kept);
   }
   text += fmt::format("| agreement (alpha) | {} | | {} |", outcome.total.texts, cell(outcome.total));
-  for (const Agreement& item : outcome.items) text += fmt::format(" {} |", cell(item));
+  for (const JudgeAgreement& item : outcome.items) text += fmt::format(" {} |", cell(item));
   text += " | | | |\n\n";
   text += fmt::format(
       "Mean ± standard deviation. {} judgements by {} judge{}. Agreement is Krippendorff's alpha for "

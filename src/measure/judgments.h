@@ -35,8 +35,8 @@ struct JudgingOutcome {
   std::vector<Judgment> judgments;    // that count
   std::vector<std::string> rejected;  // what does not, and why
   std::vector<EngineScore> engines;
-  std::array<Agreement, kJudgingItems.size()> items;
-  Agreement total;
+  std::array<JudgeAgreement, kJudgingItems.size()> items;
+  JudgeAgreement total;
   std::vector<std::string> statements;  // what these figures can and cannot say
 };
 

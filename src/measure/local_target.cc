@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kAnswerLimit{60};  // beyond the engine's own time
+constexpr std::chrono::seconds kForgetLimit{60};
 
 /// The worker, its end of the socket, and what it wrote to standard error.
 class WorkerProcess {
@@ -51,6 +51,8 @@ class WorkerProcess {
     }
     close(ends[1]);
     socket_ = ends[0];
+    // Here too: the child may not have come so far when it is to be ended.
+    if (process_ > 0) setpgid(process_, process_);
     if (process_ < 0) return Error::io("{}: cannot be started: {}", command.front(), std::strerror(errno));
     lines_.emplace(socket_);
     return {};
@@ -63,7 +65,7 @@ class WorkerProcess {
     if (process_ > 0) {
       // It ends when its socket closes; a step that is still running is not waited for.
       kill(-process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
+      wait_for_end();
     }
     process_ = -1;
     if (errors_ >= 0) close(errors_);
@@ -79,14 +81,20 @@ class WorkerProcess {
     if (!answer.ok()) return std::move(answer).error();
     if (!answer->has_value()) return ended();
     if (const auto error = (**answer).find("error"); error != (**answer).end())
-      return Error::state("{}", error->get<std::string>());
+      return Error::state("{}", error->is_string() ? error->get<std::string>() : error->dump());
     return std::move(**answer);
   }
 
  private:
-  Error ended() {
+  int wait_for_end() const {
     int status = 0;
-    if (process_ > 0) waitpid(process_, &status, 0);
+    while (process_ > 0 && waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+
+  Error ended() {
+    const int status = wait_for_end();
     process_ = -1;
     const std::string how = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
                                                 : fmt::format("exit code {}", WEXITSTATUS(status));
@@ -134,7 +142,7 @@ class LocalTarget final : public Target {
 
   void stop() override { process_.reset(); }
 
-  bool clear_state() override { return process_ && process_->ask({{"forget", true}}, kAnswerLimit).ok(); }
+  bool clear_state() override { return process_ && process_->ask({{"forget", true}}, kForgetLimit).ok(); }
 
   Generation generate(const GenerateRequest& request) override {
     json asked = {{"max_tokens", request.max_tokens},

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "measure/json_members.h"
 
 namespace fathom::measure {
 namespace {
@@ -94,10 +95,8 @@ void write_cache(const std::string& path, const json& cache) {
   if (path.empty()) return;
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  const std::string text = cache.dump(1) + "\n";
-  const std::span<const std::byte> part = std::as_bytes(std::span(text));
   // As above: what cannot be kept is computed again.
-  if (!write_file_atomically(path, {&part, 1}).ok()) return;
+  if (!write_json_file(path, cache).ok()) return;
 }
 
 }  // namespace

@@ -8,8 +8,6 @@ namespace {
 
 constexpr int32_t kGreetingTokens = 16;
 
-using Say = std::function<void(const std::string&)>;
-
 /// Lengths of the source that one process is given in turn.
 std::vector<std::vector<int64_t>> series_of(const Plan& plan) {
   std::vector<std::vector<int64_t>> series;
@@ -159,26 +157,29 @@ void mark_not_run(const std::vector<int64_t>& contexts, size_t from, const std::
   }
 }
 
-/// Why the series ended early, or "".
 void run_series(Target& target, const std::vector<int64_t>& contexts, const SourceText& source,
-                const ProtocolSettings& settings, Observer& observer, RunOutcome& outcome, const Say& say) {
+                const ProtocolSettings& settings, const RunTools& tools, RunOutcome& outcome) {
   Run& run = outcome.run;
+  if (tools.interrupted()) return mark_not_run(contexts, 0, "interrupted", run);
   Result<TargetInfo> started = target.start();
   if (!started.ok()) {
     run.error = started.error().message;
+    tools.say(fmt::format("{} {}: {}", run.source, run.number, run.error));
     mark_not_run(contexts, 0, "the target did not start", run);
     return;
   }
   outcome.info = std::move(started).value();
-  SeriesRun series(target, outcome.info, source, settings, observer, run);
+  SeriesRun series(target, outcome.info, source, settings, tools.observer, run);
   if (const std::string error = series.greet(); !error.empty()) {
     run.error = "greeting: " + error;
+    tools.say(fmt::format("{} {}: {}", run.source, run.number, run.error));
     mark_not_run(contexts, 0, "the greeting failed", run);
     return;
   }
   for (size_t step = 0; step < contexts.size(); ++step) {
+    if (tools.interrupted()) return mark_not_run(contexts, step, "interrupted", run);
     series.stage(contexts[step]);
-    say(line_of(run, run.stages.back()));
+    tools.say(line_of(run, run.stages.back()));
     if (run.stages.back().status != StageStatus::kOk) {
       mark_not_run(contexts, step + 1, "the stage before it failed", run);
       return;
@@ -186,7 +187,7 @@ void run_series(Target& target, const std::vector<int64_t>& contexts, const Sour
   }
 }
 
-/// Of the stages that go on from another: 0 exact, 1 reprocessed, 2 cold.
+/// Of a stage that goes on from another.
 Variant continuation_of(const Plan& plan, const Stage& stage) {
   const int64_t again = *stage.evaluated_tokens - stage.new_tokens;
   if (again <= (plan.generated_tokens + 1) / 2) return Variant::kHttpIdsExact;
@@ -204,13 +205,16 @@ std::string stage_name(int64_t context_tokens) {
 }
 
 RunOutcome run_protocol(Target& target, const SourceText& source, int32_t number, const ProtocolSettings& settings,
-                        Observer& observer, const Say& say) {
+                        const RunTools& tools) {
   RunOutcome outcome;
   outcome.run.source = source.source.name;
   outcome.run.number = number;
   outcome.run.begun = utc_now();
   for (const std::vector<int64_t>& contexts : series_of(settings.plan)) {
-    run_series(target, contexts, source, settings, observer, outcome, say);
+    for (const int64_t context_tokens : contexts)
+      FATHOM_CHECK(context_tokens <= source.source.tokens, "a prompt of {} tokens of a source of {}", context_tokens,
+                   source.source.tokens);
+    run_series(target, contexts, source, settings, tools, outcome);
     target.stop();
   }
   outcome.run.is_disturbed = !outcome.run.disturbances.empty();

@@ -32,6 +32,13 @@ struct ProtocolSettings {
   std::chrono::seconds time_limit{7200}, silence_limit{3600};  // of a stage
 };
 
+/// What a run needs from around it.
+struct RunTools {
+  Observer& observer;
+  std::function<bool()> interrupted;            // asked between stages
+  std::function<void(const std::string&)> say;  // a line a stage, for people
+};
+
 struct RunOutcome {
   Run run;
   TargetInfo info;  // empty where the target never started
@@ -45,15 +52,16 @@ struct RunOutcome {
 ///
 /// so that an engine that continues exactly evaluates the new tokens and one more: the last generated token was
 /// chosen but never evaluated. Before a series: a short greeting, then the state is cleared. A stage that fails
-/// ends its series; the stages that were not run are marked. `say` gets a line a stage.
+/// ends its series; the stages that were not run are marked. An interruption fails all stages after it. The source must be as
+/// long as the longest prompt's part of it.
 RunOutcome run_protocol(Target& target, const SourceText& source, int32_t number, const ProtocolSettings& settings,
-                        Observer& observer, const std::function<void(const std::string&)>& say);
+                        const RunTools& tools);
 
 /// How a target continued, from what it claimed in all whole stages of all runs that are not excluded; where it
 /// claims nothing, what its driver says.
 Variant variant_of(const TargetInfo& info, const Plan& plan, const std::vector<Run>& runs);
 
-/// "32K" for 32768, "2048" for 2048 tokens and whatever is no multiple of 8,192.
+/// "32K" for 32,768 tokens; "1000" for whatever is no multiple of 1,024.
 std::string stage_name(int64_t context_tokens);
 
 }  // namespace fathom::measure

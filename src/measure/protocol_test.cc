@@ -24,13 +24,15 @@ struct Outcome {
   std::vector<std::string> lines;
 };
 
-Outcome run_with(ScriptedTarget::Behaviour behaviour, std::vector<int> disturbed = {}) {
+Outcome run_with(ScriptedTarget::Behaviour behaviour, std::vector<int> disturbed = {}, int interrupted_after = 1000) {
   Outcome outcome;
   ScriptedTarget target(std::move(behaviour), outcome.journal);
   ScriptedObserver observer;
   observer.disturbed_stages = std::move(disturbed);
-  outcome.run = run_protocol(target, scripted_source("novel", 1000), 1, settings(), observer,
-                             [&](const std::string& line) { outcome.lines.push_back(line); });
+  outcome.run = run_protocol(target, scripted_source("novel", 1000), 1, settings(),
+                             {.observer = observer,
+                              .interrupted = [&] { return outcome.journal.requests >= interrupted_after; },
+                              .say = [&](const std::string& line) { outcome.lines.push_back(line); }});
   return outcome;
 }
 
@@ -162,6 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"before", [](Generation& seen) { seen.token_ns[0] = seen.sent_ns - 1; }, "times that rise"},
         Fault{"miscounted", [](Generation& seen) { seen.claimed_prompt_tokens = 5; }, "the target counted 5"},
         Fault{"overcached", [](Generation& seen) { seen.claimed_cached_tokens = 100'000; }, "claimed 100000"},
+        Fault{"allcached", [](Generation& seen) { seen.claimed_cached_tokens = *seen.claimed_prompt_tokens; }, "expected fewer cached"},
         Fault{"negative", [](Generation& seen) { seen.claimed_cached_tokens = -1; }, "claimed -1"},
         Fault{"lateprefill", [](Generation& seen) { seen.prefill_end_ns = seen.token_ns[1]; }, "end of prefill"}),
     [](const auto& fault) { return std::string(fault.param.name); });
@@ -183,6 +186,18 @@ TEST(Protocol, DisturbancesAreMarkedWithTheirStage) {
   EXPECT_TRUE(outcome.run.run.is_disturbed);
   EXPECT_EQ(outcome.run.run.disturbances, (std::vector<std::string>{"256: another program took 50 %"}));
   EXPECT_FALSE(run_with({}).run.run.is_disturbed);
+}
+
+TEST(Protocol, AnInterruptionStartsNothingMore) {
+  // After the greeting and the stage of the first process.
+  const Outcome outcome = run_with({}, {}, 2);
+  EXPECT_EQ(outcome.journal.starts, 1);
+  ASSERT_EQ(outcome.run.run.stages.size(), 4u);
+  EXPECT_EQ(outcome.run.run.stages[0].status, StageStatus::kOk);
+  EXPECT_EQ(outcome.run.run.stages[1].error, "interrupted");
+  EXPECT_EQ(outcome.run.run.stages[3].status, StageStatus::kNotRun);
+  // In the middle of a series.
+  EXPECT_EQ(run_with({}, {}, 4).run.run.stages[2].error, "interrupted");
 }
 
 TEST(Protocol, StagesAreNamedByTheirLength) {

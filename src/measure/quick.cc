@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kGreetingTokens = 16;
 
-/// BOS and `tokens` - 1 of the source from `skipped` tokens on.
+/// BOS and `tokens` - 1 of the source from `skipped` tokens on, which it must have.
 GenerateRequest request_for(const TargetInfo& info, const SourceText& source, int64_t tokens, int64_t skipped,
                             int64_t generated_tokens) {
   GenerateRequest request;
@@ -30,7 +30,7 @@ void add_value(Target& target, const GenerateRequest& request, const std::option
   if (stage.status == StageStatus::kOk && stage.*figure)
     line.values.push_back(*(stage.*figure));
   else
-    line.error = stage.error.empty() ? "too few tokens to measure" : stage.error;
+    line.error = stage.error.empty() ? "the target did not count its tokens" : stage.error;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ std::vector<QuickFigure> measure_decode(Target& target, const TargetInfo& info, 
     line.context_tokens = context;
     GenerateRequest request = request_for(info, source, context, 0, settings.generated_tokens);
     request.time_limit = request.silence_limit = settings.time_limit;
-    for (int32_t repetition = 0; repetition < settings.repetitions; ++repetition)
+    for (int32_t repetition = 0; repetition < settings.repetitions && !settings.interrupted(); ++repetition)
       add_value(target, request, &Stage::generation_f2_tokens_per_s, line);
   }
   return lines;
@@ -52,12 +52,13 @@ std::vector<QuickFigure> measure_decode(Target& target, const TargetInfo& info, 
 std::vector<QuickFigure> measure_prefill(Target& target, const TargetInfo& info, const SourceText& source,
                                          const QuickSettings& settings) {
   std::vector<QuickFigure> lines;
+  int64_t skipped = 0;
   for (const int64_t context : settings.context_tokens) {
     QuickFigure& line = lines.emplace_back();
     line.context_tokens = context;
-    for (int32_t repetition = 0; repetition < settings.repetitions; ++repetition) {
+    for (int32_t repetition = 0; repetition < settings.repetitions && !settings.interrupted(); ++repetition) {
       target.clear_state();
-      GenerateRequest request = request_for(info, source, context, repetition, 1);
+      GenerateRequest request = request_for(info, source, context, skipped++, 1);
       request.time_limit = request.silence_limit = settings.time_limit;
       add_value(target, request, &Stage::prefill_tokens_per_s, line);
     }
@@ -66,9 +67,9 @@ std::vector<QuickFigure> measure_prefill(Target& target, const TargetInfo& info,
 }
 
 LoadFigures measure_load(const std::function<std::unique_ptr<Target>()>& make_target, const SourceText& source,
-                         int32_t repetitions) {
+                         const QuickSettings& settings) {
   LoadFigures figures;
-  for (int32_t repetition = 0; repetition < repetitions; ++repetition) {
+  for (int32_t repetition = 0; repetition < settings.repetitions && !settings.interrupted(); ++repetition) {
     const std::unique_ptr<Target> target = make_target();
     const int64_t begin_ns = monotonic_ns();
     const Result<TargetInfo> info = target->start();

@@ -19,6 +19,7 @@ struct QuickSettings {
   int64_t generated_tokens = 128;
   int32_t repetitions = 3;
   std::chrono::seconds time_limit{7200};
+  std::function<bool()> interrupted;  // asked before each request; nothing more is measured then
 };
 
 /// One line of a table: a figure at one length.
@@ -32,8 +33,9 @@ struct QuickFigure {
 std::vector<QuickFigure> measure_decode(Target& target, const TargetInfo& info, const SourceText& source,
                                         const QuickSettings& settings);
 
-/// Prefill tok/s: tokens that the target did not claim to have kept / time to the first token. Repetition k begins k tokens
-/// into the source, behind BOS, so that no prompt is a prefix of another where the state cannot be cleared.
+/// Prefill tok/s: tokens that the target did not claim to have kept / time to the first token. Each prompt begins at another
+/// token of the source, behind BOS, so that two have
+/// no more than that in common where the state cannot be cleared.
 std::vector<QuickFigure> measure_prefill(Target& target, const TargetInfo& info, const SourceText& source,
                                          const QuickSettings& settings);
 
@@ -43,6 +45,7 @@ struct LoadFigures {
   std::vector<double> resident_peak_bytes;
   std::string error;
 };
-LoadFigures measure_load(const std::function<std::unique_ptr<Target>()>& make_target, const SourceText& source, int32_t repetitions);
+LoadFigures measure_load(const std::function<std::unique_ptr<Target>()>& make_target, const SourceText& source,
+                         const QuickSettings& settings);
 
 }  // namespace fathom::measure

@@ -73,7 +73,7 @@ Json json_of(const ComparisonRow& row) {
           {"cells", std::move(cells)}};
 }
 
-Json json_of(const Agreement& agreement) {
+Json json_of(const OutputAgreement& agreement) {
   Json json = {{"source", agreement.source}, {"stage", agreement.stage}, {"result", agreement.result},
                {"withFirst", agreement.is_with_first}, {"pairs", agreement.pairs},
                {"equal", agreement.equal_pairs}, {"otherPrompts", agreement.other_prompts}};

@@ -42,6 +42,12 @@ void print(const Json& json, const std::string& indent, std::string& text) {
 
 }  // namespace
 
+bool has_failed(const Run& run) {
+  return !run.error.empty() || std::any_of(run.stages.begin(), run.stages.end(), [](const Stage& stage) {
+    return stage.status != StageStatus::kOk;
+  });
+}
+
 Result<BenchResult> read_result(const std::string& path) {
   FATHOM_ASSIGN(const std::string text, read_text_file(path, kFileBytesMax));
   return parse_result(text, path);

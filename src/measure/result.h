@@ -64,7 +64,7 @@ struct Run {
   std::vector<Stage> stages;
   std::string begun;   // UTC, ISO 8601
   bool is_disturbed = false;
-  bool is_excluded = false;  // by rule: disturbed runs that were repeated
+  bool is_excluded = false;  // by rule: attempts that failed, and disturbed ones that were repeated
   std::vector<std::string> disturbances;  // what disturbed, for people
   std::string error;   // of the run as a whole: the server did not start, ...
 };
@@ -81,6 +81,9 @@ struct Plan {
   int32_t runs = 3;
   std::string scale = "1";
 };
+
+/// Whether it gave not all of its figures.
+bool has_failed(const Run& run);
 
 /// Two runs whose prompts were equal and whose outputs part.
 struct Divergence {

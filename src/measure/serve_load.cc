@@ -18,15 +18,18 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 double uniform(std::mt19937_64& random) { return (static_cast<double>(random() >> 11) + 1) * 0x1p-53; }
 
 GenerateRequest request_of(const TargetInfo& info, const SourceText& source, const ServeLoadSettings& settings, std::mt19937_64& random) {
+  // Behind the first id, which is BOS: every prompt gets that.
   const int64_t places = std::max<int64_t>(1, source.source.tokens - settings.prompt_tokens);
-  const auto begin = static_cast<int64_t>(random() % static_cast<uint64_t>(places));
+  const auto begin = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(places));
+  const int64_t end = begin + settings.prompt_tokens - 1;
   GenerateRequest request;
   request.max_tokens = static_cast<int32_t>(settings.generated_tokens);
   request.time_limit = request.silence_limit = settings.time_limit;
   if (info.takes_ids && info.gives_ids)
-    request.prompt_ids.assign(source.ids.begin() + begin, source.ids.begin() + begin + settings.prompt_tokens);
+    request.prompt_ids.assign(source.ids.begin() + begin, source.ids.begin() + end);
   else
-    request.prompt_text = source.text_between(begin, begin + settings.prompt_tokens);
+    request.prompt_text = source.text_between(begin, end);
+  if (!request.prompt_ids.empty()) request.prompt_ids.insert(request.prompt_ids.begin(), source.ids.front());
   return request;
 }
 
@@ -55,7 +58,10 @@ class User {
       served.due_s = settings_.requests_per_s > 0 ? due_s : served.sent_s;
       served.error = seen.error;
       for (const int64_t token_ns : seen.token_ns) served.token_s.push_back(seconds(token_ns));
-      if (served.error.empty() && served.token_s.empty()) served.error = "no token came";
+      const auto arrived = static_cast<int64_t>(seen.token_ns.size());
+      served.tokens = seen.ids.empty() ? seen.claimed_output_tokens.value_or(arrived) : arrived;
+      if (served.error.empty() && (served.token_s.empty() || served.tokens != request.max_tokens))
+        served.error = fmt::format("expected {} tokens, found {}", request.max_tokens, served.tokens);
     }
     target.stop();
   }
@@ -117,10 +123,10 @@ ServeLoadFigures serve_load_figures(const std::vector<ServedRequest>& requests) 
       continue;
     }
     const std::vector<double>& tokens = request.token_s;
-    figures.output_tokens += static_cast<int64_t>(tokens.size());
+    figures.output_tokens += request.tokens;
     first_tokens_s.push_back(tokens.front() - request.due_s);
     for (size_t token = 1; token < tokens.size(); ++token) gaps_ms.push_back((tokens[token] - tokens[token - 1]) * 1e3);
-    users[request.user].first += static_cast<int64_t>(tokens.size()) - 1;
+    users[request.user].first += request.tokens - 1;
     users[request.user].second += tokens.back() - tokens.front();
     begin_s = std::min(begin_s, request.due_s);
     end_s = std::max(end_s, tokens.back());

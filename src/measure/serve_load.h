@@ -29,7 +29,8 @@ std::vector<std::vector<double>> arrivals_of(const ServeLoadSettings& settings);
 struct ServedRequest {
   int32_t user = 0;
   double due_s = 0, sent_s = 0;
-  std::vector<double> token_s;  // [tokens]
+  std::vector<double> token_s;  // [tokens], or pieces of text where the target tells no ids
+  int64_t tokens = 0;
   std::string error;
 };
 

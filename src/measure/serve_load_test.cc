@@ -37,9 +37,9 @@ TEST(ServeLoad, ArrivalsArePoissonAndDependOnTheSeedOnly) {
 
 TEST(ServeLoad, FiguresAreThoseOfTheTimes) {
   std::vector<ServedRequest> requests = {
-      {.user = 0, .due_s = 0, .sent_s = 0, .token_s = {0.5, 0.6, 0.7}},
-      {.user = 1, .due_s = 1, .sent_s = 3, .token_s = {4, 4.4, 4.8}},  // sent late: its last answer was not there
-      {.user = 2, .due_s = 1, .sent_s = 1, .token_s = {}, .error = "status 429"}};
+      {.user = 0, .due_s = 0, .sent_s = 0, .token_s = {0.5, 0.6, 0.7}, .tokens = 3},
+      {.user = 1, .due_s = 1, .sent_s = 3, .token_s = {4, 4.4, 4.8}, .tokens = 3},  // sent late: its last answer was not there
+      {.user = 2, .due_s = 1, .sent_s = 1, .error = "status 429"}};
   const ServeLoadFigures figures = serve_load_figures(requests);
   EXPECT_EQ(figures.requests, 3);
   EXPECT_EQ(figures.failed, 1);
@@ -79,7 +79,10 @@ TEST(ServeLoad, EveryUserAsksAsOftenAsHeShould) {
     EXPECT_EQ(journal.starts, 1);
     EXPECT_EQ(journal.stops, 1);
     ASSERT_EQ(journal.prompts.size(), 4u);
-    for (const std::vector<int32_t>& prompt : journal.prompts) EXPECT_EQ(prompt.size(), 20u);
+    for (const std::vector<int32_t>& prompt : journal.prompts) {
+      EXPECT_EQ(prompt.size(), 20u);
+      EXPECT_EQ(prompt.front(), source.ids.front());
+    }
   }
   EXPECT_NE(journals[0].prompts, journals[1].prompts);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "measure/http_target.h"
+#include "measure/json_members.h"
 
 namespace fathom::measure {
 namespace {
@@ -35,9 +36,7 @@ std::optional<std::vector<int32_t>> ids_of(const Json& json) {
 }
 
 std::string shown(const Json& json) {
-  const std::string text = json.is_string() ? json.get<std::string>()
-                                            : json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 400 ? text.substr(0, 400) + "..." : text;
+  return json.is_string() ? shown_text(json.get_ref<const std::string&>()) : shown_json(json);
 }
 
 class AnswerReader {
@@ -46,8 +45,8 @@ class AnswerReader {
       : shape_(shape), sent_ids_(sent_ids) {}
 
   void read(const ServerEvent& event, size_t number) {
-    const Json json = Json::parse(event.data, nullptr, false);
-    if (json.is_discarded()) return fail(fmt::format("not JSON: event {} is {}", number, shown(event.data)));
+    const Json json = parse_shallow(event.data);
+    if (json.is_discarded()) return fail(fmt::format("not JSON: event {} is {}", number, shown_text(event.data)));
     if (const Json* error = at(json, shape_.error)) return fail("the server says: " + shown(*error));
     if (event.name == "error" || at(json, JsonPointer("/error")) != nullptr)
       return fail("the server says: " + shown(json));

@@ -1,5 +1,7 @@
 #include "measure/target.h"
 
+#include <fmt/format.h>
+
 #include <ctime>
 
 namespace fathom::measure {
@@ -31,6 +33,19 @@ std::optional<Variant> variant_of_name(const std::string& name) {
   for (size_t variant = 0; variant < std::size(kVariantNames); ++variant)
     if (name == kVariantNames[variant]) return static_cast<Variant>(variant);
   return std::nullopt;
+}
+
+std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found) {
+  std::vector<std::string> result;
+  const auto compare = [&](const char* name, const std::string& there, const std::string& here) {
+    if (there != here) result.push_back(fmt::format("{}: \"{}\" there, \"{}\" now", name, there, here));
+  };
+  compare("engine", kept.engine, found.engine);
+  compare("driver", kept.driver, found.driver);
+  compare("model", kept.model, found.model);
+  compare("pack", kept.pack_path, found.pack_path);
+  compare("details", kept.details, found.details);
+  return result;
 }
 
 }  // namespace fathom::measure

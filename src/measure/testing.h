@@ -19,9 +19,10 @@ class ScriptedTarget : public Target {
  public:
   struct Behaviour {
     Keeps keeps = Keeps::kEverything;
-    bool is_http = true, has_ids = true, is_silent = false;
+    bool is_http = true, has_ids = true, is_silent = false, can_clear = true;
     std::function<void(Generation&, int request)> spoil;  // changes what is seen; requests count from 0, greetings too
     std::string start_error;
+    std::string engine = "scripted 1";
     int32_t offset = 0;  // added to ids: another model
   };
 
@@ -38,7 +39,7 @@ class ScriptedTarget : public Target {
     kept_.clear();
     if (!behaviour_.start_error.empty()) return Error::io("{}", behaviour_.start_error);
     TargetInfo info;
-    info.engine = "scripted 1";
+    info.engine = behaviour_.engine;
     info.driver = "scripted";
     info.is_http = behaviour_.is_http;
     info.takes_ids = info.gives_ids = behaviour_.has_ids;
@@ -48,8 +49,8 @@ class ScriptedTarget : public Target {
   }
   void stop() override { ++journal_.stops; }
   bool clear_state() override {
-    kept_.clear();
-    return true;
+    if (behaviour_.can_clear) kept_.clear();
+    return behaviour_.can_clear;
   }
 
   Generation generate(const GenerateRequest& request) override {

@@ -1,44 +1,17 @@
 #include "measure/writing.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "base/file.h"
+#include "measure/folder_lock.h"
 #include "measure/json_members.h"
 
 namespace fathom::measure {
 namespace {
 
 constexpr int kFailedStartsMax = 2;
-
-/// Held while a campaign uses its folder; the system lets go of it with the process.
-class FolderLock {
- public:
-  static Result<FolderLock> take(const std::string& folder) {
-    const std::string path = folder + "/.lock";
-    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor < 0) return Error::io("{}: cannot be written: {}", path, std::strerror(errno));
-    FolderLock lock(descriptor);
-    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0)
-      return Error::busy("{}: another campaign is writing there", folder);
-    return lock;
-  }
-  FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  ~FolderLock() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-
- private:
-  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;
-};
 
 Result<void> check_settings(const WritingSettings& settings) {
   if (settings.briefs.empty() || settings.seeds.empty())

@@ -284,17 +284,4 @@ std::vector<std::string> differences(const WritingSettings& kept, const WritingS
   return found;
 }
 
-std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found) {
-  std::vector<std::string> result;
-  const auto compare = [&](const char* name, const std::string& there, const std::string& here) {
-    if (there != here) result.push_back(fmt::format("{}: \"{}\" there, \"{}\" now", name, there, here));
-  };
-  compare("engine", kept.engine, found.engine);
-  compare("driver", kept.driver, found.driver);
-  compare("model", kept.model, found.model);
-  compare("pack", kept.pack_path, found.pack_path);
-  compare("details", kept.details, found.details);
-  return result;
-}
-
 }  // namespace fathom::measure

