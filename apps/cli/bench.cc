@@ -28,7 +28,9 @@ int work(const WorkerOptions& options) {
   try {
     Progress progress;
     const Engine engine = open_engine(options.model, progress);
-    return measure::serve_local_target(engine.get(), options.model.context_tokens, options.socket) ? 0 : kExitFailure;
+    return measure::serve_local_target(engine.get(), options.model.context_tokens, options.socket)
+               ? 0
+               : kExitFailure;
   } catch (const Failure& failure) {
     measure::refuse_local_target(failure.message.c_str(), options.socket);
     return failure.exit_code;
@@ -47,13 +49,15 @@ Command add_bench_worker(CLI::App& bench) {
 }
 
 Command add_bench(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "Measure this engine or any server, by the protocol of published comparisons");
+  CLI::App* command = app.add_subcommand(
+      "bench", "Measure this engine or any server, by the protocol of published comparisons");
   command->footer(kFooter);
   command->require_subcommand(1);
-  const std::vector<Command> commands = {add_bench_protocol(*command), add_bench_decode(*command), add_bench_prefill(*command),
-                                         add_bench_load(*command),     add_bench_serve(*command),  add_bench_report(*command),
-                                         add_bench_writing(*command),  add_bench_blind(*command),  add_bench_unblind(*command),
-                                         add_bench_worker(*command)};
+  const std::vector<Command> commands = {add_bench_protocol(*command), add_bench_decode(*command),
+                                         add_bench_prefill(*command),  add_bench_load(*command),
+                                         add_bench_serve(*command),    add_bench_report(*command),
+                                         add_bench_writing(*command),  add_bench_blind(*command),
+                                         add_bench_unblind(*command),  add_bench_worker(*command)};
   return {command, [commands] {
             for (const Command& chosen : commands)
               if (chosen.app->parsed()) return chosen.run();

@@ -48,12 +48,14 @@ measure::Plan plan_of(const Options& options) {
     (contains(alone, step) ? plan.alone_tokens : plan.step_tokens).push_back(options.scale.of(step));
   for (const int64_t step : options.alone.value_or(std::vector<int64_t>{}))
     if (!contains(options.steps, step)) fail_usage("--alone: {} is none of --steps", step);
-  if (plan.alone_tokens.empty() && plan.step_tokens.empty()) fail_usage("--steps: expected lengths like 8K,32K, found none");
+  if (plan.alone_tokens.empty() && plan.step_tokens.empty())
+    fail_usage("--steps: expected lengths like 8K,32K, found none");
   if (std::set<int64_t>(plan.alone_tokens.begin(), plan.alone_tokens.end()).size() != plan.alone_tokens.size())
     fail_usage("--alone: expected each length once, also when scaled");
   if (std::adjacent_find(plan.step_tokens.begin(), plan.step_tokens.end(), std::greater_equal<>()) !=
       plan.step_tokens.end())
-    fail_usage("--steps: expected lengths that rise, also when scaled, found {}", fmt::join(plan.step_tokens, ","));
+    fail_usage("--steps: expected lengths that rise, also when scaled, found {}",
+               fmt::join(plan.step_tokens, ","));
   plan.generated_tokens = options.generated_tokens;
   plan.runs = options.runs;
   plan.scale = options.scale.text;
@@ -97,10 +99,13 @@ std::string hash_pack(const std::string& path) {
 measure::CampaignSettings settings_of(const Options& options, const measure::Plan& plan) {
   measure::CampaignSettings settings;
   settings.folder = options.folder;
-  settings.name = options.name.empty() ? std::filesystem::path(options.folder).lexically_normal().filename().string() : options.name;
+  settings.name = options.name.empty()
+                      ? std::filesystem::path(options.folder).lexically_normal().filename().string()
+                      : options.name;
   settings.target = options.target.identity();
   settings.protocol.plan = plan;
-  settings.protocol.time_limit = settings.protocol.silence_limit = std::chrono::seconds(static_cast<int64_t>(options.time_limit_s));
+  settings.protocol.time_limit = settings.protocol.silence_limit =
+      std::chrono::seconds(static_cast<int64_t>(options.time_limit_s));
   settings.repeats_disturbed = options.repeats_disturbed;
   settings.attempts = options.attempts;
   const Tokenizer tokenizer = options.target.open_tokenizer();
@@ -134,17 +139,20 @@ void print_summary(const Options& options, const measure::BenchResult& result) {
     excluded += run.is_excluded;
     disturbed += run.is_disturbed && !run.is_excluded;
   }
-  std::string text = fmt::format("\n{}: {}, variant {}; {} runs, {} excluded, {} disturbed and kept\n", result.name,
-                                 result.target.engine, measure::variant_name(*result.variant), result.runs.size(), excluded, disturbed);
+  std::string text = fmt::format("\n{}: {}, variant {}; {} runs, {} excluded, {} disturbed and kept\n",
+                                 result.name, result.target.engine, measure::variant_name(*result.variant),
+                                 result.runs.size(), excluded, disturbed);
   for (const measure::Divergence& divergence : result.divergences) {
-    text += fmt::format("{} {}: runs {} and {} part at token {}", divergence.source, divergence.stage, divergence.run_a,
-                        divergence.run_b, divergence.token);
+    text += fmt::format("{} {}: runs {} and {} part at token {}", divergence.source, divergence.stage,
+                        divergence.run_a, divergence.run_b, divergence.token);
     if (divergence.logprob_a && divergence.logprob_b)
       text += fmt::format(" (margin {:.4f} nats)", std::abs(*divergence.logprob_a - *divergence.logprob_b));
     text += "\n";
   }
   if (result.divergences.empty() && has_equal_runs(result)) text += "all runs of a source gave the same tokens\n";
-  text += fmt::format("{0}/result.json and .csv; fathom bench report {0}/result.json -o report.html shows them\n", options.folder);
+  text +=
+      fmt::format("{0}/result.json and .csv; fathom bench report {0}/result.json -o report.html shows them\n",
+                  options.folder);
   Output(STDOUT_FILENO).write(text);
 }
 
@@ -165,10 +173,12 @@ int measure_protocol(Options& options) {
                                         options.target.factory(),
                                         [] { return measure::read_environment(); }};
   const Result<measure::BenchResult> result = measure::run_campaign(settings, tools);
-  if (!result.ok() && result.error().code == ErrorCode::kCancelled) throw Failure{kExitInterrupted, result.error().message};
+  if (!result.ok() && result.error().code == ErrorCode::kCancelled)
+    throw Failure{kExitInterrupted, result.error().message};
   if (!result.ok()) fail("{}", result.error().message);
   print_summary(options, *result);
-  const bool is_whole = std::any_of(result->runs.begin(), result->runs.end(), [](const measure::Run& run) { return !run.is_excluded; });
+  const bool is_whole = std::any_of(result->runs.begin(), result->runs.end(),
+                                    [](const measure::Run& run) { return !run.is_excluded; });
   if (!is_whole) fail("no run succeeded; the same command tries again");
   return 0;
 }
@@ -191,15 +201,19 @@ void add_lengths(CLI::App& app, const std::string& name, Lengths& value, const s
 }  // namespace
 
 Command add_bench_protocol(CLI::App& bench) {
-  CLI::App* command = bench.add_subcommand("protocol", "Prompts in steps up to 128K tokens, each going on from the last answer");
+  CLI::App* command = bench.add_subcommand(
+      "protocol", "Prompts in steps up to 128K tokens, each going on from the last answer");
   auto options = std::make_shared<Options>();
   command->add_option("-o,--output", options->folder, "Folder of the campaign; one that was interrupted goes on")
       ->type_name("FOLDER")
       ->required();
   command->add_option("--name", options->name, "Of the result (default: the folder's)");
   options->target.add(*command);
-  command->add_option("--sources", options->sources, "Texts: novel, code, korean or files (default: novel,code)")->delimiter(',');
-  add_lengths(*command, "--steps", options->steps, "Tokens of the text in each prompt (default: 8K,32K,64K,96K,128K)");
+  command
+      ->add_option("--sources", options->sources, "Texts: novel, code, korean or files (default: novel,code)")
+      ->delimiter(',');
+  add_lengths(*command, "--steps", options->steps,
+              "Tokens of the text in each prompt (default: 8K,32K,64K,96K,128K)");
   add_lengths(*command, "--alone", options->alone,
               "Which of them have a process of their own and are no part of the series (default: 8K)");
   command->add_option("--scale", options->scale.text, "Factor of all steps, as 1/16 (default: 1)");

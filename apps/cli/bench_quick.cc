@@ -48,8 +48,8 @@ int measure_speed(Options& options, const char* what, Measure measure_lines) {
   const Result<measure::TargetInfo> info = target->start();
   if (!info.ok()) fail("{}", info.error().message);
   Output output(STDOUT_FILENO);
-  output.write(fmt::format("{}, {}\n{}\n{:>9} {:>10} {:>10} {:>10} {:>6}\n", info->engine, info->model, what, "tokens",
-                           "mean", "best", "deviation", "n"));
+  output.write(fmt::format("{}, {}\n{}\n{:>9} {:>10} {:>10} {:>10} {:>6}\n", info->engine, info->model, what,
+                           "tokens", "mean", "best", "deviation", "n"));
   bool has_failed = false;
   for (const measure::QuickFigure& figure : measure_lines(*target, *info, source, settings)) {
     output.write(line_of(figure));
@@ -84,16 +84,19 @@ int measure_loading(Options& options) {
 
 void add_common(CLI::App& app, Options& options) {
   options.target.add(app);
-  app.add_option("--source", options.source, "Text of the prompts: novel, code, korean or a file (default: novel)");
+  app.add_option("--source", options.source,
+                 "Text of the prompts: novel, code, korean or a file (default: novel)");
   add_number(app, "--repetitions", options.repetitions, 1, 10000, "Of each (default: 3)");
 }
 
-Command add_speed(CLI::App& bench, const char* name, const char* help, const char* what, Measure measure_lines, bool has_gen) {
+Command add_speed(CLI::App& bench, const char* name, const char* help, const char* what, Measure measure_lines,
+                  bool has_gen) {
   CLI::App* command = bench.add_subcommand(name, help);
   auto options = std::make_shared<Options>();
   add_common(*command, *options);
   command->add_option("--lengths", options->lengths, "Tokens of the prompts (default: 512,2K,8K)");
-  if (has_gen) add_number(*command, "--gen", options->generated_tokens, 2, 1e6, "Tokens after each (default: 128)");
+  if (has_gen)
+    add_number(*command, "--gen", options->generated_tokens, 2, 1e6, "Tokens after each (default: 128)");
   return {command, [options, what, measure_lines] { return measure_speed(*options, what, measure_lines); }};
 }
 
@@ -106,7 +109,8 @@ Command add_bench_decode(CLI::App& bench) {
 
 Command add_bench_prefill(CLI::App& bench) {
   return add_speed(bench, "prefill", "Prefill speed of prompts of some lengths",
-                   "prefill, tokens/s: evaluated tokens / time to the first token", measure::measure_prefill, false);
+                   "prefill, tokens/s: evaluated tokens / time to the first token", measure::measure_prefill,
+                   false);
 }
 
 Command add_bench_load(CLI::App& bench) {

@@ -24,7 +24,8 @@ int list_published() {
   Output output(STDOUT_FILENO);
   for (const measure::PublishedFile& file : measure::published_results()) {
     const Result<measure::BenchResult> result = measure::parse_result(file.bytes, std::string(file.name));
-    output.write(fmt::format("{:<42} {}\n", file.name.substr(0, file.name.rfind('.')), result.ok() ? result->name : result.error().message));
+    output.write(fmt::format("{:<42} {}\n", file.name.substr(0, file.name.rfind('.')),
+                             result.ok() ? result->name : result.error().message));
   }
   return 0;
 }
@@ -66,11 +67,15 @@ int report(const Options& options) {
 Command add_bench_report(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("report", "Results side by side, as one HTML file");
   auto options = std::make_shared<Options>();
-  command->add_option("results", options->results, "result.json of campaigns; the first is what others are compared with")
+  command
+      ->add_option("results", options->results,
+                   "result.json of campaigns; the first is what others are compared with")
       ->type_name("FILE");
-  command->add_option("--published", options->published, "Also a published result, by name; may be repeated")->type_name("NAME");
+  command->add_option("--published", options->published, "Also a published result, by name; may be repeated")
+      ->type_name("NAME");
   command->add_flag("--list", options->lists, "Name the published results and leave");
-  command->add_option("-o,--output", options->output, "HTML file, - for standard output (default: report.html)")->type_name("FILE");
+  command->add_option("-o,--output", options->output, "HTML file, - for standard output (default: report.html)")
+      ->type_name("FILE");
   return {command, [options] { return report(*options); }};
 }
 

@@ -84,8 +84,9 @@ int measure_serving(Options& options) {
   if (interrupted()) throw Failure{kExitInterrupted, ""};
   const measure::ServeLoadFigures figures = measure::serve_load_figures(served);
   Output output(STDOUT_FILENO);
-  output.write(fmt::format("{}, {}\n{} users, {} requests, {} failed{}\n", info->engine, info->model, options.load.users,
-                           figures.requests, figures.failed, figures.failed > 0 ? ": " + figures.first_error : ""));
+  output.write(fmt::format("{}, {}\n{} users, {} requests, {} failed{}\n", info->engine, info->model,
+                           options.load.users, figures.requests, figures.failed,
+                           figures.failed > 0 ? ": " + figures.first_error : ""));
   for (const auto& [name, title, value] : rows_of(figures))
     if (std::isfinite(value)) output.write(fmt::format("{:<28} {:>10.3f}\n", title, value));
   if (!options.json_file.empty()) write_json(options.json_file, options, *info, figures);
@@ -98,8 +99,10 @@ Command add_bench_serve(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("serve", "Many users of one server: throughput, waiting, fairness");
   auto options = std::make_shared<Options>();
   options->target.add(*command);
-  command->get_option("--target")->description("serve: `fathom serve`, started for this (default); or the URL of a server");
-  command->add_option("--source", options->source, "Text of the prompts: novel, code, korean or a file (default: novel)");
+  command->get_option("--target")
+      ->description("serve: `fathom serve`, started for this (default); or the URL of a server");
+  command->add_option("--source", options->source,
+                      "Text of the prompts: novel, code, korean or a file (default: novel)");
   measure::ServeLoadSettings& load = options->load;
   add_number(*command, "--users", load.users, 1, 4096, "Users (default: 8)");
   add_number(*command, "--requests", load.requests_per_user, 1, 1e6, "Of each user (default: 4)");

@@ -57,7 +57,8 @@ std::string own_path() {
 
 void BenchTarget::add(CLI::App& app) {
   app.add_option("--target", target,
-                 "local: this engine, from the inside (default); serve: `fathom serve`, started afresh for each series; "
+                 "local: this engine, from the inside (default); serve: `fathom serve`, started afresh for "
+                 "each series; "
                  "or the URL of a server")
       ->type_name("TARGET");
   app.add_option("--driver", driver,
@@ -72,7 +73,8 @@ void BenchTarget::add(CLI::App& app) {
   app.add_option("--pack", pack, "What the server has loaded, to name it by its SHA-256")->type_name("PATH");
   app.add_option("--tokenizer", tokenizer, "Pack or tokenizer.json that cuts the texts (default: --pack, else -m)")
       ->type_name("PATH");
-  app.add_option("--server-log", log, "Where a started server writes (default: a temporary file)")->type_name("FILE");
+  app.add_option("--server-log", log, "Where a started server writes (default: a temporary file)")
+      ->type_name("FILE");
   model.add_all(app, "what is measured needs");
 }
 
@@ -83,7 +85,8 @@ void BenchTarget::check_and_plan(int64_t context_tokens) {
     fail_usage("--driver and --server-command are for a --target that is a URL; {} has its own", target);
   if (model.context_tokens == 0) model.context_tokens = context_tokens;
   if (model.context_tokens < context_tokens)
-    fail_usage("--ctx: expected at least the {} tokens that are measured, found {}", context_tokens, model.context_tokens);
+    fail_usage("--ctx: expected at least the {} tokens that are measured, found {}", context_tokens,
+               model.context_tokens);
   if (log.empty() && !is_local()) {
     std::string path = (std::filesystem::temp_directory_path() / "fathom-bench-XXXXXX").string();
     const int descriptor = mkstemp(path.data());
@@ -116,8 +119,9 @@ TargetFactory BenchTarget::factory() const {
   options.log_path = log;
   options.command = server_command;
   if (target == "serve") {
-    options.command = "exec" + shell_words({own_path(), "serve", "--port"}) + " {port} --max-queue 1024 --parallel " +
-                      fmt::format("{}", parallel) + shell_words(model.arguments());
+    options.command = "exec" + shell_words({own_path(), "serve", "--port"}) +
+                      " {port} --max-queue 1024 --parallel " + fmt::format("{}", parallel) +
+                      shell_words(model.arguments());
   } else {
     options.address = target;
   }
@@ -158,17 +162,19 @@ std::string BenchTarget::identity() const {
   return text + shell_words(model.arguments());
 }
 
-measure::SourceText load_source(const std::string& name, const fathom_tokenizer* tokenizer, int64_t needed_tokens) {
+measure::SourceText load_source(const std::string& name, const fathom_tokenizer* tokenizer,
+                                int64_t needed_tokens) {
   Result<measure::SourceText> source = measure::read_source(name, tokenizer);
   if (!source.ok()) fail("{}", source.error().message);
   if (source->source.tokens < needed_tokens)
-    fail("source {}: expected at least {} tokens, found {}; shorter steps or --scale would fit", name, needed_tokens,
-         source->source.tokens);
+    fail("source {}: expected at least {} tokens, found {}; shorter steps or --scale would fit", name,
+         needed_tokens, source->source.tokens);
   return std::move(source).value();
 }
 
 int64_t Scale::of(int64_t tokens) const {
-  return std::max<int64_t>(2, static_cast<int64_t>(std::floor(static_cast<double>(tokens) * parse_scale(text) + 1e-9)));
+  return std::max<int64_t>(
+      2, static_cast<int64_t>(std::floor(static_cast<double>(tokens) * parse_scale(text) + 1e-9)));
 }
 
 std::vector<int64_t> parse_lengths(const std::string& list) {
@@ -176,7 +182,8 @@ std::vector<int64_t> parse_lengths(const std::string& list) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     if (end > begin) lengths.push_back(parse_tokens(std::string_view(list).substr(begin, end - begin)));
-    if (end > begin && lengths.back() < 2) fail_usage("lengths: expected at least 2 tokens, found {}", lengths.back());
+    if (end > begin && lengths.back() < 2)
+      fail_usage("lengths: expected at least 2 tokens, found {}", lengths.back());
     begin = end + 1;
   }
   return lengths;

@@ -99,11 +99,13 @@ class Campaign {
       if (!is_there && tools_.interrupted()) return Error::cancelled("interrupted; the same command goes on");
       FATHOM_ASSIGN(Run run, is_there ? read_run(path, source, number) : make_run(path, source, number));
       made += !is_there;
-      const bool repeats = must_repeat(run) && (made < settings_.attempts || file_exists(run_path(source, number, attempt + 1)));
+      const bool repeats =
+          must_repeat(run) && (made < settings_.attempts || file_exists(run_path(source, number, attempt + 1)));
       run.is_excluded = repeats || has_failed(run);
       runs_.push_back(run);
       if (!repeats) return {};
-      tools_.say(fmt::format("{} {}: {}; once more", run.source, number, has_failed(run) ? "failed" : "disturbed"));
+      tools_.say(
+          fmt::format("{} {}: {}; once more", run.source, number, has_failed(run) ? "failed" : "disturbed"));
     }
   }
 
@@ -123,8 +125,10 @@ class Campaign {
     FATHOM_ASSIGN(Run run, run_from_json(content["run"], path));
     FATHOM_ASSIGN(TargetInfo info, target_from_json(content["target"], path));
     if (!is_of_plan(run, source, number))
-      return Error::invalid("{}: expected run {} of {} with the stages of the plan, found another; remove it and the run is made again",
-                            path, number, source.source.name);
+      return Error::invalid(
+          "{}: expected run {} of {} with the stages of the plan, found another; remove it and the run is made "
+          "again",
+          path, number, source.source.name);
     FATHOM_TRY(take_target(info));
     return run;
   }
@@ -143,7 +147,8 @@ class Campaign {
   Result<Run> make_run(const std::string& path, const SourceText& source, int32_t number) {
     const std::unique_ptr<Target> target = tools_.make_target();
     RunOutcome outcome = run_protocol(*target, source, number, settings_.protocol, tools_);
-    if (has_failed(outcome.run) && tools_.interrupted()) return Error::cancelled("interrupted; the same command goes on");
+    if (has_failed(outcome.run) && tools_.interrupted())
+      return Error::cancelled("interrupted; the same command goes on");
     FATHOM_TRY(take_target(outcome.info));
     FATHOM_TRY(write_json_file(path, json{{"run", to_json(outcome.run)}, {"target", to_json(outcome.info)}}));
     return std::move(outcome.run);
@@ -179,8 +184,9 @@ class Campaign {
       return;
     }
     for (Divergence& divergence : result.divergences)
-      if (const auto source = std::find_if(settings_.sources.begin(), settings_.sources.end(),
-                                           [&](const SourceText& text) { return text.source.name == divergence.source; });
+      if (const auto source =
+              std::find_if(settings_.sources.begin(), settings_.sources.end(),
+                           [&](const SourceText& text) { return text.source.name == divergence.source; });
           source != settings_.sources.end())
         if (const std::string error = fill_margin(*target, *source, result.runs, divergence); !error.empty())
           result.remarks.push_back("the margin at a divergence is unknown: " + error);

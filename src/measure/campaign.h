@@ -17,7 +17,7 @@ struct CampaignSettings {
   ProtocolSettings protocol;
   std::vector<SourceText> sources;
   bool repeats_disturbed = false;  // a disturbed run is excluded and made again
-  int32_t attempts = 3;            // that one call makes of a run that failed, or was disturbed and is to be repeated
+  int32_t attempts = 3;  // that one call makes of a run that failed, or was disturbed and is to be repeated
   std::string pack_name, pack_sha256;
 };
 
@@ -26,10 +26,11 @@ struct CampaignTools : RunTools {
   std::function<Environment()> environment;
 };
 
-/// Runs what the folder does not hold yet, in the order run 1 of every source, run 2, ..., so that slow drifts of the machine
-/// fall on all sources alike. Every run is written as soon as it ends. Failed attempts stay in the result, excluded.
-/// Fails when the folder belongs to another campaign (says what differs) or cannot be written; kCancelled when interrupted.
-/// When outputs of runs differ, the margin at the first divergence is asked from a fresh target.
+/// Runs what the folder does not hold yet, in the order run 1 of every source, run 2, ..., so that slow drifts
+/// of the machine fall on all sources alike. Every run is written as soon as it ends. Failed attempts stay in
+/// the result, excluded. Fails when the folder belongs to another campaign (says what differs) or cannot be
+/// written; kCancelled when interrupted. When outputs of runs differ, the margin at the first divergence is
+/// asked from a fresh target.
 Result<BenchResult> run_campaign(const CampaignSettings& settings, const CampaignTools& tools);
 
 }  // namespace fathom::measure

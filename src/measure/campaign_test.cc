@@ -16,7 +16,9 @@ namespace fs = std::filesystem;
 class CampaignTest : public ::testing::Test {
  protected:
   CampaignTest() {
-    folder_ = fs::temp_directory_path() / fmt::format("fathom-campaign-{}-{}", getpid(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              fmt::format("fathom-campaign-{}-{}", getpid(),
+                          ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     settings_.name = "test";
     settings_.folder = folder_;
@@ -89,7 +91,8 @@ TEST_F(CampaignTest, RefusesAFolderOfAnotherCampaign) {
   settings_.protocol.plan.generated_tokens = 9;
   const Result<BenchResult> other = run();
   ASSERT_FALSE(other.ok());
-  EXPECT_NE(other.error().message.find("generated_tokens is 8 there and 9 here"), std::string::npos) << other.error().message;
+  EXPECT_NE(other.error().message.find("generated_tokens is 8 there and 9 here"), std::string::npos)
+      << other.error().message;
   settings_.protocol.plan.generated_tokens = 8;
   // More runs are the same campaign, longer.
   settings_.protocol.plan.runs = 3;

@@ -30,9 +30,10 @@ struct ComparisonRow {
   std::vector<std::optional<Cell>> cells;  // [results]
 };
 
-/// Outputs of one stage, each pair of runs compared: of one result among themselves, or of a result with those of the
-/// first. Outputs whose ids or hashes are not both known, or of which one is of ids and one of text, are no pair. A
-/// prompt holds the outputs of the stages before it: once these differ, later ones are answers to other prompts.
+/// Outputs of one stage, each pair of runs compared: of one result among themselves, or of a result with those
+/// of the first. Outputs whose ids or hashes are not both known, or of which one is of ids and one of text, are
+/// no pair. A prompt holds the outputs of the stages before it: once these differ, later ones are answers to
+/// other prompts.
 struct OutputAgreement {
   std::string source, stage;
   size_t result = 0;

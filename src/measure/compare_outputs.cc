@@ -85,7 +85,8 @@ std::vector<OutputAgreement> agreements_of(std::span<const BenchResult> results)
         for (size_t other = 0; other < run; ++other) count_pair(stages[other], stages[run], within);
       keep(within);
       if (result == 0 || have_other_texts(results[0], results[result], place.source)) continue;
-      OutputAgreement between{.source = place.source, .stage = place.stage, .result = result, .is_with_first = true};
+      OutputAgreement between{
+          .source = place.source, .stage = place.stage, .result = result, .is_with_first = true};
       for (const RunStage& first : whole_stages(results[0], place))
         for (const RunStage& stage : stages) count_pair(first, stage, between);
       keep(between);

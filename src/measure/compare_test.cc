@@ -204,22 +204,27 @@ std::vector<std::string> warnings_after(void (*change)(BenchResult&)) {
 TEST(Warnings, SayWhatIsNotComparable) {
   const std::pair<void (*)(BenchResult&), const char*> changes[] = {
       {[](BenchResult& b) { b.variant = Variant::kHttpIdsReprocessed; },
-       "Prompts reach the engines in different ways: A: inside of the engine's process, only what is new is evaluated; "
-       "B: HTTP with ids, the generated part is evaluated again (256 tokens more in each step after the first). "
+       "Prompts reach the engines in different ways: A: inside of the engine's process, only what is new is "
+       "evaluated; "
+       "B: HTTP with ids, the generated part is evaluated again (256 tokens more in each step after the "
+       "first). "
        "First-token times and prefill speeds of different ways are not comparable."},
       {[](BenchResult& b) { b.variant.reset(); },
        "Not known, so whether it is the same cannot be told: the way of the prompts of B."},
       {[](BenchResult& b) { b.pack_sha256 = "ffff456789abcdef"; },
-       "The packs differ: A: Q2 (SHA-256 0123456789ab); B: Q2 (SHA-256 ffff456789ab). Other weights are other work "
+       "The packs differ: A: Q2 (SHA-256 0123456789ab); B: Q2 (SHA-256 ffff456789ab). Other weights are other "
+       "work "
        "and other answers."},
       {[](BenchResult& b) { b.pack_sha256.clear(); },
        "Not known, so whether it is the same cannot be told: the pack's checksum of B."},
       {[](BenchResult& b) { b.plan.sources[0].sha256 = "bb"; },
-       "The texts called \"novel\" differ: A: aa; B: bb. Other texts choose other experts, and speculation succeeds "
+       "The texts called \"novel\" differ: A: aa; B: bb. Other texts choose other experts, and speculation "
+       "succeeds "
        "more or less often."},
       {[](BenchResult& b) { b.plan.sources[0].sha256.clear(); },
        "Not known, so whether it is the same cannot be told: the source texts of B."},
-      {[](BenchResult& b) { b.plan.alone_tokens = {2048}; }, "The prompts by themselves differ: A: 8192; B: 2048."},
+      {[](BenchResult& b) { b.plan.alone_tokens = {2048}; },
+       "The prompts by themselves differ: A: 8192; B: 2048."},
       {[](BenchResult& b) { b.plan.scale = "1/16"; },
        "The lengths are scaled: A: 1; B: 1/16. A short run says nothing of a long one."},
       {[](BenchResult& b) { b.plan.generated_tokens = 64; },
@@ -228,15 +233,15 @@ TEST(Warnings, SayWhatIsNotComparable) {
        "The machines differ: A: box; B: other. Ratios are of machine and engine together."},
       {[](BenchResult& b) { b.runs.pop_back(); }, "The number of runs a source differs: A: 2; B: 1."},
       {[](BenchResult& b) { b.runs[0].is_disturbed = true; }, "B: 1 run disturbed and nevertheless kept."},
-      {[](BenchResult& b) { b.runs[0].error = "gone"; },
-       "B: 1 run not whole: a stage failed or was not run."},
+      {[](BenchResult& b) { b.runs[0].error = "gone"; }, "B: 1 run not whole: a stage failed or was not run."},
   };
   for (const auto& [change, expected] : changes)
     EXPECT_EQ(warnings_after(change), std::vector<std::string>{expected});
 }
 
 TEST(Warnings, OfSourcesOfWhichOnlySomeAreShared) {
-  const auto texts = warnings_after([](BenchResult& b) { b.plan.sources.push_back({.name = "code", .sha256 = "cc"}); });
+  const auto texts =
+      warnings_after([](BenchResult& b) { b.plan.sources.push_back({.name = "code", .sha256 = "cc"}); });
   ASSERT_FALSE(texts.empty());
   EXPECT_EQ(texts[0], "The sources differ: A: novel; B: code, novel. Only those that both have are compared.");
 }
@@ -244,7 +249,9 @@ TEST(Warnings, OfSourcesOfWhichOnlySomeAreShared) {
 TEST(Warnings, OfExcludedRuns) {
   std::vector<BenchResult> results = {result_of("a", {1, 2, 3})};
   results[0].runs[1].is_disturbed = results[0].runs[1].is_excluded = true;
-  EXPECT_EQ(warnings_of(results), std::vector<std::string>{"A: 1 of 3 runs excluded, 1 as disturbed and 0 as not whole; they are in no mean."});
+  EXPECT_EQ(warnings_of(results),
+            std::vector<std::string>{
+                "A: 1 of 3 runs excluded, 1 as disturbed and 0 as not whole; they are in no mean."});
 }
 
 TEST(Warnings, OfFormulasOnlyWhereNoneIsShared) {

@@ -91,8 +91,10 @@ std::string variant_text(const BenchResult& result) {
     case Variant::kSession: return "inside of the engine's process, only what is new is evaluated";
     case Variant::kHttpIdsExact: return "HTTP with ids, only what is new is evaluated";
     case Variant::kHttpIdsReprocessed:
-      return fmt::format("HTTP with ids, the generated part is evaluated again ({} tokens more in each step after the "
-                         "first)", result.plan.generated_tokens);
+      return fmt::format(
+          "HTTP with ids, the generated part is evaluated again ({} tokens more in each step after the "
+          "first)",
+          result.plan.generated_tokens);
     case Variant::kHttpIdsCold: return "HTTP with ids, the whole prompt is evaluated again in each step";
     case Variant::kHttpText: return "HTTP with text, tokens are counted by the server";
     case Variant::kMixed: return "stages differ";
@@ -154,12 +156,13 @@ void warn_of_packs(std::span<const BenchResult> results, Warnings& warnings) {
 }
 
 void warn_of_sources(std::span<const BenchResult> results, Warnings& warnings) {
-  warnings.differences("The sources differ", "Only those that both have are compared.", [](const BenchResult& result) {
-    std::vector<std::string> names;
-    for (const Source& source : result.plan.sources) names.push_back(source.name);
-    std::sort(names.begin(), names.end());
-    return fmt::format("{}", fmt::join(names, ", "));
-  });
+  warnings.differences("The sources differ", "Only those that both have are compared.",
+                       [](const BenchResult& result) {
+                         std::vector<std::string> names;
+                         for (const Source& source : result.plan.sources) names.push_back(source.name);
+                         std::sort(names.begin(), names.end());
+                         return fmt::format("{}", fmt::join(names, ", "));
+                       });
   std::vector<std::string> names;
   for (const BenchResult& result : results)
     for (const Source& source : result.plan.sources)
@@ -171,13 +174,15 @@ void warn_of_sources(std::span<const BenchResult> results, Warnings& warnings) {
       return source == nullptr ? std::string() : source->sha256.substr(0, 12);
     };
     warnings.differences(fmt::format("The texts called \"{}\" differ", name),
-                         "Other texts choose other experts, and speculation succeeds more or less often.", hash_of);
+                         "Other texts choose other experts, and speculation succeeds more or less often.",
+                         hash_of);
     int64_t holders = 0;
     for (const BenchResult& result : results)
       if (source_named(result, name) != nullptr) ++holders;
-    is_unknown = is_unknown || (holders > 1 && std::any_of(results.begin(), results.end(), [&](const auto& result) {
-                                  return source_named(result, name) != nullptr && hash_of(result).empty();
-                                }));
+    is_unknown =
+        is_unknown || (holders > 1 && std::any_of(results.begin(), results.end(), [&](const auto& result) {
+                         return source_named(result, name) != nullptr && hash_of(result).empty();
+                       }));
   }
   if (is_unknown)
     warnings.unknown("the source texts", [](const BenchResult& result) {
@@ -198,7 +203,9 @@ void warn_of_plans(Warnings& warnings) {
                        [](const BenchResult& result) { return fmt::format("{}", result.plan.generated_tokens); });
 }
 
-std::string plural(int64_t count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+std::string plural(int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 void warn_of_runs(std::span<const BenchResult> results, Warnings& warnings) {
   const std::vector<RunCount> counts = run_counts(results);
@@ -222,9 +229,11 @@ void warn_of_runs(std::span<const BenchResult> results, Warnings& warnings) {
     }
     const std::string letter = result_letter(result);
     if (sum.excluded > 0)
-      warnings.add(fmt::format("{}: {} of {} excluded, {} as disturbed and {} as not whole; they are in no mean.", letter,
-                               sum.excluded, plural(sum.measured, "run"), sum.excluded - sum.excluded_failed,
-                               sum.excluded_failed), {result});
+      warnings.add(
+          fmt::format("{}: {} of {} excluded, {} as disturbed and {} as not whole; they are in no mean.",
+                      letter, sum.excluded, plural(sum.measured, "run"), sum.excluded - sum.excluded_failed,
+                      sum.excluded_failed),
+          {result});
     if (sum.disturbed > 0)
       warnings.add(fmt::format("{}: {} disturbed and nevertheless kept.", letter, plural(sum.disturbed, "run")),
                    {result});
@@ -251,9 +260,11 @@ std::vector<Warning> comparison_warnings(std::span<const BenchResult> results) {
   warn_of_runs(results, warnings);
   for (size_t result = 0; result < results.size(); ++result)
     if (results[result].kind == "published")
-      warnings.add(fmt::format("{}: figures of a publication, not measured with this program; they come without the "
-                               "runs behind them, so their ratios have no interval.", result_letter(result)),
-                   {result});
+      warnings.add(
+          fmt::format("{}: figures of a publication, not measured with this program; they come without the "
+                      "runs behind them, so their ratios have no interval.",
+                      result_letter(result)),
+          {result});
   return warnings.take();
 }
 
@@ -266,7 +277,9 @@ std::vector<EnvironmentRow> environment_rows(std::span<const BenchResult> result
     const auto is_empty = [](const std::string& value) { return value.empty(); };
     if (!std::all_of(row.values.begin(), row.values.end(), is_empty)) rows.push_back(std::move(row));
   };
-  const auto number = [](const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : std::string(); };
+  const auto number = [](const std::optional<int64_t>& value) {
+    return value ? fmt::format("{}", *value) : std::string();
+  };
   const auto gibibytes = [](const std::optional<int64_t>& value) {
     return value ? fmt::format("{:.1f} GiB", static_cast<double>(*value) / (1 << 30)) : std::string();
   };

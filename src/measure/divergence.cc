@@ -50,8 +50,9 @@ std::vector<Divergence> divergences_of(const std::vector<Run>& runs) {
   std::vector<Divergence> found;
   for (size_t first = 0; first < runs.size(); ++first) {
     const Run& a = runs[first];
-    const bool is_first_of_source = std::none_of(runs.begin(), runs.begin() + static_cast<ptrdiff_t>(first),
-                                                 [&](const Run& run) { return !run.is_excluded && run.source == a.source; });
+    const bool is_first_of_source =
+        std::none_of(runs.begin(), runs.begin() + static_cast<ptrdiff_t>(first),
+                     [&](const Run& run) { return !run.is_excluded && run.source == a.source; });
     if (a.is_excluded || !is_first_of_source) continue;
     for (const Stage& stage_a : a.stages)
       for (size_t other = first + 1; other < runs.size(); ++other) {

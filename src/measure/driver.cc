@@ -364,7 +364,8 @@ Result<Driver> load_driver(const std::string& name_or_path) {
 
 std::vector<EmbeddedDriver> embedded_drivers() {
   std::vector<EmbeddedDriver> drivers;
-  for (const EmbeddedFile& file : bench_drivers()) drivers.push_back({file.name.substr(0, file.name.rfind('.')), file.bytes});
+  for (const EmbeddedFile& file : bench_drivers())
+    drivers.push_back({file.name.substr(0, file.name.rfind('.')), file.bytes});
   return drivers;
 }
 

@@ -14,7 +14,8 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) return Error::io("{}: cannot be written: {}", path, std::strerror(errno));
   FolderLock lock(descriptor);
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) return Error::busy("{}: another campaign is writing there", folder);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0)
+    return Error::busy("{}: another campaign is writing there", folder);
   return lock;
 }
 

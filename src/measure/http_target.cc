@@ -88,19 +88,23 @@ Result<void> HttpTarget::launch() {
 
 /// Otherwise an old server would be measured as a fresh one.
 Result<void> HttpTarget::check_nobody_answers() const {
-  FATHOM_ASSIGN(const std::unique_ptr<HttpClient> client, HttpClient::create({.base_url = address_, .key = options_.key}));
+  FATHOM_ASSIGN(const std::unique_ptr<HttpClient> client,
+                HttpClient::create({.base_url = address_, .key = options_.key}));
   const Result<HttpAnswer> answer = client->fetch({.method = "GET", .path = options_.driver.ready_path,
                                                    .time_limit = kReadyLimit, .silence_limit = kReadyLimit});
   const bool is_free = !answer.ok() && answer.error().message.starts_with("connection refused");
   if (is_free) return {};
-  return Error::state("{}: expected nobody to answer before the server is started, found somebody who does", address_);
+  return Error::state("{}: expected nobody to answer before the server is started, found somebody who does",
+                      address_);
 }
 
 Result<TargetInfo> HttpTarget::start() {
   stop();
   FATHOM_TRY(launch());
   const Driver& driver = options_.driver;
-  FATHOM_ASSIGN(client_, HttpClient::create({.base_url = address_, .key = options_.key, .is_cancelled = options_.is_cancelled}));
+  FATHOM_ASSIGN(
+      client_,
+      HttpClient::create({.base_url = address_, .key = options_.key, .is_cancelled = options_.is_cancelled}));
   const HttpCall ready{.method = "GET", .path = driver.ready_path, .time_limit = kReadyLimit,
                        .silence_limit = kReadyLimit};
   if (child_) {

@@ -25,16 +25,20 @@ Result<std::optional<nlohmann::json>> JsonLines::read(std::chrono::milliseconds 
   size_t searched = 0;
   for (;;) {
     if (const size_t end = pending_.find('\n', searched); end != pending_.npos) {
-      nlohmann::json value = nlohmann::json::parse(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(end),
-                                                   nullptr, /*allow_exceptions=*/false);
+      nlohmann::json value =
+          nlohmann::json::parse(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(end), nullptr,
+                                /*allow_exceptions=*/false);
       pending_.erase(0, end + 1);
-      if (value.is_discarded()) return Error::io("expected a line of JSON from the other process, found something else");
+      if (value.is_discarded())
+        return Error::io("expected a line of JSON from the other process, found something else");
       return std::optional(std::move(value));
     }
     searched = pending_.size();
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{descriptor_, POLLIN, 0};
-    const int events = left.count() > 0 ? poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000))) : 0;
+    const int events =
+        left.count() > 0 ? poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000))) : 0;
     if (events < 0 && errno == EINTR) return Error::cancelled("interrupted by a signal");
     if (events < 0) return Error::io("waiting for the other process: {}", std::strerror(errno));
     if (events == 0 && std::chrono::steady_clock::now() >= deadline)

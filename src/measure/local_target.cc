@@ -154,8 +154,8 @@ class LocalTarget final : public Target {
     else asked["ids"] = request.prompt_ids;
     Generation seen;
     seen.sent_ns = monotonic_ns();
-    const Result<json> answer =
-        process_ ? process_->ask(asked, request.time_limit) : Result<json>(Error::state("the target does not run"));
+    const Result<json> answer = process_ ? process_->ask(asked, request.time_limit)
+                                         : Result<json>(Error::state("the target does not run"));
     seen.ended_ns = monotonic_ns();
     if (!answer.ok()) {
       seen.error = answer.error().message;
@@ -169,7 +169,8 @@ class LocalTarget final : public Target {
 
   Result<std::vector<TokenLogprob>> next_logprobs(const std::vector<int32_t>& ids, int32_t count) override {
     if (!process_) return Error::state("the target does not run");
-    FATHOM_ASSIGN(const json answer, process_->ask({{"next_logprobs", ids}, {"count", count}}, options_.load_limit));
+    FATHOM_ASSIGN(const json answer,
+                  process_->ask({{"next_logprobs", ids}, {"count", count}}, options_.load_limit));
     std::vector<TokenLogprob> result;
     try {
       for (const json& pair : answer.at("logprobs")) result.push_back({pair.at(0), pair.at(1)});

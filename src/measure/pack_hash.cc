@@ -70,11 +70,13 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
   const bool is_folder = fs::is_directory(path, error);
   if (!is_folder && !std::regex_match(name, shard, kShard)) return std::vector{path};
   const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
-  for (fs::directory_iterator entry(folder.empty() ? "." : folder, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, error), end; !error && entry != end;
+       entry.increment(error)) {
     const std::string other = entry->path().filename();
     std::smatch found;
-    const bool belongs = is_folder ? is_part_of_pack(entry->path())
-                                   : std::regex_match(other, found, kShard) && found[1] == shard[1] && found[2] == shard[2];
+    const bool belongs =
+        is_folder ? is_part_of_pack(entry->path())
+                  : std::regex_match(other, found, kShard) && found[1] == shard[1] && found[2] == shard[2];
     if (belongs && entry->is_regular_file(error)) files.push_back(entry->path());
   }
   if (error) return Error::io("{}: {}", folder.string(), error.message());

@@ -24,11 +24,13 @@ class PackHashTest : public ::testing::Test {
   }
   ~PackHashTest() override { fs::remove_all(folder_); }
 
-  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
   std::string hash(const std::string& name) {
     read_bytes_ = 0;
-    const Result<std::string> result =
-        pack_sha256(folder_ / name, cache_, [&](int64_t done_bytes, int64_t) { return read_bytes_ = done_bytes, true; });
+    const Result<std::string> result = pack_sha256(
+        folder_ / name, cache_, [&](int64_t done_bytes, int64_t) { return read_bytes_ = done_bytes, true; });
     return result.ok() ? *result : result.error().message;
   }
 
@@ -76,7 +78,8 @@ TEST_F(PackHashTest, MissingAndEmptyPacksAreErrorsThatNameThem) {
   EXPECT_NE(hash("nothing.gguf").find("nothing.gguf"), std::string::npos);
   EXPECT_NE(hash("pack").find("expected files of a pack, found none"), std::string::npos);
   write("model.gguf", "abc");
-  const Result<std::string> ended = pack_sha256(folder_ / "model.gguf", "", [](int64_t, int64_t) { return false; });
+  const Result<std::string> ended =
+      pack_sha256(folder_ / "model.gguf", "", [](int64_t, int64_t) { return false; });
   ASSERT_FALSE(ended.ok());
   EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
 }

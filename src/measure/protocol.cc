@@ -212,8 +212,8 @@ RunOutcome run_protocol(Target& target, const SourceText& source, int32_t number
   outcome.run.begun = utc_now();
   for (const std::vector<int64_t>& contexts : series_of(settings.plan)) {
     for (const int64_t context_tokens : contexts)
-      FATHOM_CHECK(context_tokens <= source.source.tokens, "a prompt of {} tokens of a source of {}", context_tokens,
-                   source.source.tokens);
+      FATHOM_CHECK(context_tokens <= source.source.tokens, "a prompt of {} tokens of a source of {}",
+                   context_tokens, source.source.tokens);
     run_series(target, contexts, source, settings, tools, outcome);
     target.stop();
   }

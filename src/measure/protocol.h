@@ -52,8 +52,8 @@ struct RunOutcome {
 ///
 /// so that an engine that continues exactly evaluates the new tokens and one more: the last generated token was
 /// chosen but never evaluated. Before a series: a short greeting, then the state is cleared. A stage that fails
-/// ends its series; the stages that were not run are marked. An interruption fails all stages after it. The source must be as
-/// long as the longest prompt's part of it.
+/// ends its series; the stages that were not run are marked. An interruption fails all stages after it. The
+/// source must be as long as the longest prompt's part of it.
 RunOutcome run_protocol(Target& target, const SourceText& source, int32_t number, const ProtocolSettings& settings,
                         const RunTools& tools);
 

@@ -24,7 +24,8 @@ struct Outcome {
   std::vector<std::string> lines;
 };
 
-Outcome run_with(ScriptedTarget::Behaviour behaviour, std::vector<int> disturbed = {}, int interrupted_after = 1000) {
+Outcome run_with(ScriptedTarget::Behaviour behaviour, std::vector<int> disturbed = {},
+                 int interrupted_after = 1000) {
   Outcome outcome;
   ScriptedTarget target(std::move(behaviour), outcome.journal);
   ScriptedObserver observer;
@@ -96,7 +97,10 @@ TEST(Protocol, NamesHowATargetContinues) {
   EXPECT_STREQ(variant({.is_silent = true}), "http_ids_exact");
   EXPECT_STREQ(variant({.keeps = Keeps::kPrompts, .is_silent = true}), "http_ids_reprocessed");
   // A cache that works sometimes.
-  EXPECT_STREQ(variant({.spoil = [](Generation& seen, int request) { if (request == 5) seen.claimed_cached_tokens = 0; }}),
+  EXPECT_STREQ(variant({.spoil =
+                            [](Generation& seen, int request) {
+                              if (request == 5) seen.claimed_cached_tokens = 0;
+                            }}),
                "mixed");
 }
 
@@ -110,7 +114,8 @@ TEST(Protocol, ReprocessedAnswersAreCountedAsEvaluated) {
 TEST(Protocol, AFalseClaimShowsInTheTimes) {
   // It evaluates everything and claims to have kept everything.
   const Outcome outcome = run_with({.keeps = Keeps::kNothing, .spoil = [](Generation& seen, int request) {
-                                      if (request == 5) seen.claimed_cached_tokens = *seen.claimed_prompt_tokens - 257;
+                                      if (request == 5)
+                                        seen.claimed_cached_tokens = *seen.claimed_prompt_tokens - 257;
                                     }});
   const Stage& stage = outcome.run.run.stages[3];
   EXPECT_EQ(*stage.cached_tokens_claimed, 543);
@@ -139,7 +144,9 @@ class ProtocolFaults : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(ProtocolFaults, EndInAMarkedStageWithoutFigures) {
   const Fault& fault = GetParam();
-  const Outcome outcome = run_with({.spoil = [&](Generation& seen, int request) { if (request == 4) fault.spoil(seen); }});
+  const Outcome outcome = run_with({.spoil = [&](Generation& seen, int request) {
+    if (request == 4) fault.spoil(seen);
+  }});
   const std::vector<Stage>& stages = outcome.run.run.stages;
   ASSERT_EQ(stages.size(), 4u);
   EXPECT_EQ(stages[1].status, StageStatus::kOk);
@@ -156,17 +163,36 @@ INSTANTIATE_TEST_SUITE_P(
     All, ProtocolFaults,
     ::testing::Values(
         Fault{"killed", [](Generation& seen) { seen.error = "stream cut"; }, "stream cut"},
-        Fault{"short", [](Generation& seen) { seen.ids.pop_back(); seen.token_ns.pop_back(); }, "expected 16 tokens, found 15"},
-        Fault{"long", [](Generation& seen) { seen.ids.push_back(1); seen.token_ns.push_back(seen.ended_ns); }, "found 17"},
-        Fault{"empty", [](Generation& seen) { seen.ids.clear(); seen.token_ns.clear(); seen.claimed_output_tokens = 0; }, "found 0"},
+        Fault{"short",
+              [](Generation& seen) {
+                seen.ids.pop_back();
+                seen.token_ns.pop_back();
+              },
+              "expected 16 tokens, found 15"},
+        Fault{"long",
+              [](Generation& seen) {
+                seen.ids.push_back(1);
+                seen.token_ns.push_back(seen.ended_ns);
+              },
+              "found 17"},
+        Fault{"empty",
+              [](Generation& seen) {
+                seen.ids.clear();
+                seen.token_ns.clear();
+                seen.claimed_output_tokens = 0;
+              },
+              "found 0"},
         Fault{"untimed", [](Generation& seen) { seen.token_ns.pop_back(); }, "one time for each of the 16 ids"},
-        Fault{"backwards", [](Generation& seen) { std::swap(seen.token_ns[3], seen.token_ns[9]); }, "times that rise"},
+        Fault{"backwards", [](Generation& seen) { std::swap(seen.token_ns[3], seen.token_ns[9]); },
+              "times that rise"},
         Fault{"before", [](Generation& seen) { seen.token_ns[0] = seen.sent_ns - 1; }, "times that rise"},
         Fault{"miscounted", [](Generation& seen) { seen.claimed_prompt_tokens = 5; }, "the target counted 5"},
         Fault{"overcached", [](Generation& seen) { seen.claimed_cached_tokens = 100'000; }, "claimed 100000"},
-        Fault{"allcached", [](Generation& seen) { seen.claimed_cached_tokens = *seen.claimed_prompt_tokens; }, "expected fewer cached"},
+        Fault{"allcached", [](Generation& seen) { seen.claimed_cached_tokens = *seen.claimed_prompt_tokens; },
+              "expected fewer cached"},
         Fault{"negative", [](Generation& seen) { seen.claimed_cached_tokens = -1; }, "claimed -1"},
-        Fault{"lateprefill", [](Generation& seen) { seen.prefill_end_ns = seen.token_ns[1]; }, "end of prefill"}),
+        Fault{"lateprefill", [](Generation& seen) { seen.prefill_end_ns = seen.token_ns[1]; },
+              "end of prefill"}),
     [](const auto& fault) { return std::string(fault.param.name); });
 
 TEST(Protocol, ATargetThatDoesNotStartOrGreetLeavesMarkedStages) {
@@ -175,7 +201,9 @@ TEST(Protocol, ATargetThatDoesNotStartOrGreetLeavesMarkedStages) {
   ASSERT_EQ(dead.run.run.stages.size(), 4u);
   for (const Stage& stage : dead.run.run.stages) EXPECT_EQ(stage.status, StageStatus::kNotRun);
 
-  const Outcome rude = run_with({.spoil = [](Generation& seen, int request) { if (request == 0) seen.error = "status 500"; }});
+  const Outcome rude = run_with({.spoil = [](Generation& seen, int request) {
+    if (request == 0) seen.error = "status 500";
+  }});
   EXPECT_EQ(rude.run.run.error, "greeting: status 500");
   EXPECT_EQ(rude.run.run.stages[0].status, StageStatus::kNotRun);
   EXPECT_EQ(rude.run.run.stages[3].status, StageStatus::kOk);

@@ -103,7 +103,8 @@ TEST(Published, FirstTokenTimesAndSpeedsAgree) {
 }
 
 TEST(Published, MachinesOfTwoFormulasAreWarnedOf) {
-  const std::vector<BenchResult> results = {published("m5-ultra-ds4-q2.json"), published("m4-max-ds4-q2-streamed.json")};
+  const std::vector<BenchResult> results = {published("m5-ultra-ds4-q2.json"),
+                                            published("m4-max-ds4-q2-streamed.json")};
   const auto warnings = comparison_warnings(results);
   const auto begins = [&](std::string_view text) {
     return std::any_of(warnings.begin(), warnings.end(),

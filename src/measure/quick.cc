@@ -23,10 +23,14 @@ GenerateRequest request_for(const TargetInfo& info, const SourceText& source, in
 }
 
 /// One repetition; a stage that failed leaves its error.
-void add_value(Target& target, const GenerateRequest& request, const std::optional<double> Stage::*figure, QuickFigure& line) {
+void add_value(Target& target, const GenerateRequest& request, const std::optional<double> Stage::*figure,
+               QuickFigure& line) {
   const Generation seen = target.generate(request);
   Stage stage;
-  fill_figures(seen, {.sent_tokens = static_cast<int64_t>(request.prompt_ids.size()), .output_tokens = request.max_tokens}, stage);
+  fill_figures(
+      seen,
+      {.sent_tokens = static_cast<int64_t>(request.prompt_ids.size()), .output_tokens = request.max_tokens},
+      stage);
   if (stage.status == StageStatus::kOk && stage.*figure)
     line.values.push_back(*(stage.*figure));
   else

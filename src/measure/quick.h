@@ -29,13 +29,14 @@ struct QuickFigure {
   std::string error;           // of the last repetition that failed
 };
 
-/// Generation tok/s, (n - 1) / (first -> last token), after each prompt. The prompt may be reused from one repetition to the next.
+/// Generation tok/s, (n - 1) / (first -> last token), after each prompt. The prompt may be reused from one
+/// repetition to the next.
 std::vector<QuickFigure> measure_decode(Target& target, const TargetInfo& info, const SourceText& source,
                                         const QuickSettings& settings);
 
-/// Prefill tok/s: tokens that the target did not claim to have kept / time to the first token. Each prompt begins at another
-/// token of the source, behind BOS, so that two have
-/// no more than that in common where the state cannot be cleared.
+/// Prefill tok/s: tokens that the target did not claim to have kept / time to the first token. Each prompt
+/// begins at another token of the source, behind BOS, so that two have no more than that in common where the
+/// state cannot be cleared.
 std::vector<QuickFigure> measure_prefill(Target& target, const TargetInfo& info, const SourceText& source,
                                          const QuickSettings& settings);
 

@@ -45,7 +45,11 @@ TEST_F(QuickTest, PrefillNeverGetsWhatTheTargetHasKept) {
 }
 
 TEST_F(QuickTest, WhatFailsIsNoFigure) {
-  ScriptedTarget target({.spoil = [](Generation& seen, int request) { if (request != 1) seen.error = "silence"; }}, journal_);
+  ScriptedTarget target({.spoil =
+                             [](Generation& seen, int request) {
+                               if (request != 1) seen.error = "silence";
+                             }},
+                        journal_);
   const auto lines = measure_decode(target, start(target), source_, settings_);
   EXPECT_EQ(lines[0].values.size(), 1u);
   EXPECT_EQ(lines[0].error, "silence");
@@ -61,8 +65,14 @@ TEST_F(QuickTest, LoadTakesAFreshProcessEachTime) {
   EXPECT_NEAR(figures.first_token_s[2], 0.016, 1e-12);
   EXPECT_EQ(journal_.starts, 3);
   EXPECT_EQ(journal_.stops, 3);
-  EXPECT_EQ(measure_load([&] { return std::make_unique<ScriptedTarget>(ScriptedTarget::Behaviour{.start_error = "no"}, journal_); },
-                         source_, settings_).error, "no");
+  EXPECT_EQ(measure_load(
+                [&] {
+                  return std::make_unique<ScriptedTarget>(ScriptedTarget::Behaviour{.start_error = "no"},
+                                                          journal_);
+                },
+                source_, settings_)
+                .error,
+            "no");
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 namespace fathom::measure {
 namespace {
 
-constexpr std::string_view kPage = "<!doctype html><script type=\"application/json\">FATHOM_REPORT_DATA</script><p>end";
+constexpr std::string_view kPage =
+    "<!doctype html><script type=\"application/json\">FATHOM_REPORT_DATA</script><p>end";
 
 BenchResult result_of(std::string name, std::vector<double> speeds) {
   BenchResult result{.name = std::move(name), .kind = "protocol", .variant = Variant::kSession};

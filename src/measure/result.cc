@@ -59,7 +59,8 @@ Result<BenchResult> parse_result(std::string_view text, const std::string& where
   try {
     return result_from_json(Json::parse(text), where);
   } catch (const Json::parse_error& error) {
-    return Error::invalid("{}: expected JSON, found something else at byte {} of {}", where, error.byte, text.size());
+    return Error::invalid("{}: expected JSON, found something else at byte {} of {}", where, error.byte,
+                          text.size());
   } catch (const Json::exception&) {
     return Error::invalid("{}: expected numbers that a double can hold, found a larger one", where);
   }

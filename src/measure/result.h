@@ -39,7 +39,7 @@ struct Stage {
   StageStatus status = StageStatus::kNotRun;
   std::string error;
 
-  std::optional<int64_t> evaluated_tokens;         // prompt - claimed cached; what should have been, without a claim
+  std::optional<int64_t> evaluated_tokens;  // prompt - claimed cached; what should have been, without a claim
   std::optional<int64_t> cached_tokens_claimed;
   std::optional<int64_t> cached_tokens_implied;    // from the time, with the rate of the run's first stage
   double first_token_s = 0;

@@ -189,7 +189,9 @@ class Writer {
   static bool is_known(bool) { return true; }
   static bool is_known(std::integral auto value) { return value > 0; }
   static bool is_known(double value) { return std::isfinite(value) && value > 0; }
-  static bool is_known(const std::optional<double>& value) { return value && std::isfinite(*value) && *value >= 0; }
+  static bool is_known(const std::optional<double>& value) {
+    return value && std::isfinite(*value) && *value >= 0;
+  }
   static bool is_known(const std::optional<int64_t>& value) { return value && *value >= 0; }
   static bool is_known(const std::optional<Variant>& value) { return value.has_value(); }
   static bool is_known(const std::string& value) { return !value.empty(); }
@@ -306,7 +308,8 @@ class Reader {
     wrong(path, "\"ok\", \"failed\" or \"not_run\"", json);
   }
   void value(const Json& json, const std::string& path, Variant& target) {
-    const std::optional<Variant> variant = json.is_string() ? variant_of_name(json.get<std::string>()) : std::nullopt;
+    const std::optional<Variant> variant =
+        json.is_string() ? variant_of_name(json.get<std::string>()) : std::nullopt;
     if (!variant) return wrong(path, "the name of a variant (\"session\", \"http_ids_exact\", ...)", json);
     target = *variant;
   }
@@ -353,7 +356,9 @@ Json to_json(const BenchResult& result) {
 
 Json to_json(const Run& run) { return Writer::object_of(run); }
 
-Result<Run> run_from_json(const Json& json, const std::string& where) { return Reader::read<Run>(json, where, ""); }
+Result<Run> run_from_json(const Json& json, const std::string& where) {
+  return Reader::read<Run>(json, where, "");
+}
 
 Json to_json(const TargetInfo& info) { return Writer::object_of(info); }
 
@@ -376,8 +381,10 @@ Result<BenchResult> result_from_json(const Json& json, const std::string& where)
                           description(Json(result.kind)));
   for (size_t figure = 0; figure < result.published.size(); ++figure)
     if (metric_named(result.published[figure].metric) == nullptr)
-      return Error::invalid("{}: published[{}].metric: expected the name of a figure (\"prefill_tokens_per_s\", ...), "
-                            "found {}", where, figure, description(Json(result.published[figure].metric)));
+      return Error::invalid(
+          "{}: published[{}].metric: expected the name of a figure (\"prefill_tokens_per_s\", ...), "
+          "found {}",
+          where, figure, description(Json(result.published[figure].metric)));
   return result;
 }
 

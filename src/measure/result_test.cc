@@ -26,7 +26,8 @@ Stage full_stage() {
               .gap_p90_ms = 27.9, .gap_p99_ms = 31, .gap_max_ms = 45.5, .total_s = 29.4, .claimed_prefill_s = 22.5,
               .claimed_decode_s = 6.9, .finish_reason = "length", .output_ids = {0, 17, 129279},
               .output_sha256 = "ab12"};
-  stage.process = {.resident_bytes = 1, .resident_peak_bytes = 2, .read_bytes = 0, .written_bytes = 4, .cpu_s = 5.5};
+  stage.process = {
+      .resident_bytes = 1, .resident_peak_bytes = 2, .read_bytes = 0, .written_bytes = 4, .cpu_s = 5.5};
   stage.before = {.swap_used_bytes = 0, .swapped_in_bytes = 7, .swapped_out_bytes = 8, .memory_available_bytes = 9,
                   .disk_read_bytes = 10, .disk_written_bytes = 11};
   stage.after = {.swap_used_bytes = 12, .swapped_in_bytes = 13, .swapped_out_bytes = 14,
@@ -36,9 +37,15 @@ Stage full_stage() {
 
 /// Every member has a value of its own that is not its default.
 BenchResult full_result() {
-  BenchResult result{.name = "노트북 \"A\"", .kind = "published", .created = "2026-11-30T12:00:00Z", .origin = "there",
-                     .program = "fathom 0.1.0", .variant = Variant::kHttpIdsReprocessed, .formula = "both",
-                     .pack_name = "Q2", .pack_sha256 = "00ff"};
+  BenchResult result{.name = "노트북 \"A\"",
+                     .kind = "published",
+                     .created = "2026-11-30T12:00:00Z",
+                     .origin = "there",
+                     .program = "fathom 0.1.0",
+                     .variant = Variant::kHttpIdsReprocessed,
+                     .formula = "both",
+                     .pack_name = "Q2",
+                     .pack_sha256 = "00ff"};
   result.target = {.engine = "engine", .driver = "driver", .address = "http://127.0.0.1:1", .command = "serve",
                    .model = "model", .pack_path = "/packs/q2", .details = "flags", .takes_ids = false,
                    .gives_ids = false, .gives_logprobs = true, .is_http = true, .continues_exactly = false};
@@ -129,7 +136,8 @@ TEST(ResultJson, RunsReturnAlone) {
   const auto again = run_from_json(to_json(run), "x");
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(to_json(*again), to_json(run));
-  EXPECT_EQ(run_from_json(Json::array(), "pipe").error().message, "pipe: the file: expected an object, found an array");
+  EXPECT_EQ(run_from_json(Json::array(), "pipe").error().message,
+            "pipe: the file: expected an object, found an array");
 }
 
 std::string error_after(const char* pointer, const Json& value) {
@@ -143,7 +151,8 @@ TEST(ResultJson, ErrorsNameFileAndMember) {
   EXPECT_EQ(error_after("/format", "fathom-writing"),
             "a.json: format: expected \"fathom-bench\", found \"fathom-writing\"");
   EXPECT_EQ(error_after("/version", 2), "a.json: version: expected 1, which this program reads, found 2");
-  EXPECT_EQ(error_after("/kind", "guess"), "a.json: kind: expected \"protocol\" or \"published\", found \"guess\"");
+  EXPECT_EQ(error_after("/kind", "guess"),
+            "a.json: kind: expected \"protocol\" or \"published\", found \"guess\"");
   EXPECT_EQ(error_after("/name", 7), "a.json: name: expected a string, found 7");
   EXPECT_EQ(error_after("/runs/0/stages/0/first_token_s", "22"),
             "a.json: runs[0].stages[0].first_token_s: expected a number from 0, found \"22\"");
@@ -152,7 +161,8 @@ TEST(ResultJson, ErrorsNameFileAndMember) {
   EXPECT_EQ(error_after("/runs/0/stages/0/gap_p50_ms", -1.5),
             "a.json: runs[0].stages[0].gap_p50_ms: expected a number from 0, found -1.5");
   EXPECT_EQ(error_after("/runs/0/stages/0/output_ids/1", 2147483648),
-            "a.json: runs[0].stages[0].output_ids[1]: expected a whole number from 0 to 2147483647, found 2147483648");
+            "a.json: runs[0].stages[0].output_ids[1]: expected a whole number from 0 to 2147483647, found "
+            "2147483648");
   EXPECT_EQ(error_after("/runs/0/number", 1.0),
             "a.json: runs[0].number: expected a whole number from 0 to 2147483647, found 1.0");
   EXPECT_EQ(error_after("/runs/0/stages/0/prompt_tokens", uint64_t{1} << 63),
@@ -164,7 +174,8 @@ TEST(ResultJson, ErrorsNameFileAndMember) {
             "a.json: runs[0].stages: expected an array, found an object");
   EXPECT_EQ(error_after("/environment", "fast"), "a.json: environment: expected an object, found \"fast\"");
   EXPECT_EQ(error_after("/target/is_http", 1), "a.json: target.is_http: expected true or false, found 1");
-  EXPECT_EQ(error_after("/published/0/metric", "speed").find("a.json: published[0].metric: expected the name"), 0u);
+  EXPECT_EQ(error_after("/published/0/metric", "speed").find("a.json: published[0].metric: expected the name"),
+            0u);
   EXPECT_EQ(error_after("/variant", "tcp").find("a.json: variant: expected the name of a variant"), 0u);
 }
 
@@ -300,9 +311,10 @@ TEST(ResultCsv, HasARowForEachStage) {
   const std::vector<std::string> lines = lines_of(to_csv(result));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].find("result,source,run,begun,disturbed,excluded,stage,status,context_tokens,"), 0u);
-  EXPECT_EQ(lines[1].find("\"노트북 \"\"A\"\"\",novel,2,2026-11-30T12:01:00Z,yes,yes,32K,failed,32768,41216,32768,"
-                          "32769,0,8447,256,1455.1,22.52,37.03,36.89,29.4,0.1,27.5,27,310,27.01,27.9,31,45.5,"),
-            0u)
+  EXPECT_EQ(
+      lines[1].find("\"노트북 \"\"A\"\"\",novel,2,2026-11-30T12:01:00Z,yes,yes,32K,failed,32768,41216,32768,"
+                    "32769,0,8447,256,1455.1,22.52,37.03,36.89,29.4,0.1,27.5,27,310,27.01,27.9,31,45.5,"),
+      0u)
       << lines[1];
   EXPECT_NE(lines[1].find(",\"late \"\"error\"\"\""), std::string::npos);
   // Unknown figures are empty cells.

@@ -17,7 +17,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 /// Uniform in (0, 1], the same on every machine; the library's distributions are not.
 double uniform(std::mt19937_64& random) { return (static_cast<double>(random() >> 11) + 1) * 0x1p-53; }
 
-GenerateRequest request_of(const TargetInfo& info, const SourceText& source, const ServeLoadSettings& settings, std::mt19937_64& random) {
+GenerateRequest request_of(const TargetInfo& info, const SourceText& source, const ServeLoadSettings& settings,
+                           std::mt19937_64& random) {
   // Behind the first id, which is BOS: every prompt gets that.
   const int64_t places = std::max<int64_t>(1, source.source.tokens - settings.prompt_tokens);
   const auto begin = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(places));
@@ -103,7 +104,8 @@ std::vector<std::vector<double>> arrivals_of(const ServeLoadSettings& settings) 
   for (std::vector<double>& user : arrivals) {
     double due_s = 0;
     for (int32_t request = 0; request < settings.requests_per_user; ++request) {
-      if (settings.requests_per_s > 0) due_s -= std::log(uniform(random)) * settings.users / settings.requests_per_s;
+      if (settings.requests_per_s > 0)
+        due_s -= std::log(uniform(random)) * settings.users / settings.requests_per_s;
       user.push_back(due_s);
     }
   }
@@ -125,7 +127,8 @@ ServeLoadFigures serve_load_figures(const std::vector<ServedRequest>& requests) 
     const std::vector<double>& tokens = request.token_s;
     figures.output_tokens += request.tokens;
     first_tokens_s.push_back(tokens.front() - request.due_s);
-    for (size_t token = 1; token < tokens.size(); ++token) gaps_ms.push_back((tokens[token] - tokens[token - 1]) * 1e3);
+    for (size_t token = 1; token < tokens.size(); ++token)
+      gaps_ms.push_back((tokens[token] - tokens[token - 1]) * 1e3);
     users[request.user].first += request.tokens - 1;
     users[request.user].second += tokens.back() - tokens.front();
     begin_s = std::min(begin_s, request.due_s);

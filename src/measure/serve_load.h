@@ -15,14 +15,15 @@ namespace fathom::measure {
 struct ServeLoadSettings {
   int32_t users = 8;
   int32_t requests_per_user = 4;
-  double requests_per_s = 0;  // of all users together, Poisson; 0: everybody asks again as soon as he has his answer
+  double requests_per_s =
+      0;  // of all users together, Poisson; 0: everybody asks again as soon as he has his answer
   int64_t prompt_tokens = 512, generated_tokens = 128;
   uint64_t seed = 42;         // of arrivals, and of where prompts begin in the source
   std::chrono::seconds time_limit{3600};
 };
 
-/// When each user's requests are due, seconds from the beginning, ascending: [users][requests]. Gaps are exponential
-/// with mean users / requests_per_s; all 0 for a rate of 0. Depends on the settings only.
+/// When each user's requests are due, seconds from the beginning, ascending: [users][requests]. Gaps are
+/// exponential with mean users / requests_per_s; all 0 for a rate of 0. Depends on the settings only.
 std::vector<std::vector<double>> arrivals_of(const ServeLoadSettings& settings);
 
 /// One request as its user saw it. Times in seconds since the beginning.
@@ -51,8 +52,8 @@ struct ServeLoadFigures {
 /// Requests that failed are counted and take part in nothing else. NaN where nothing succeeded.
 ServeLoadFigures serve_load_figures(const std::vector<ServedRequest>& requests);
 
-/// One thread and one Target a user; `make_user` gives targets for a server that runs already. A user's next request waits for his last
-/// one, and is then late.
+/// One thread and one Target a user; `make_user` gives targets for a server that runs already. A user's next
+/// request waits for his last one, and is then late.
 std::vector<ServedRequest> run_serve_load(const std::function<std::unique_ptr<Target>()>& make_user,
                                           const SourceText& source, const ServeLoadSettings& settings);
 

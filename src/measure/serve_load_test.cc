@@ -38,7 +38,11 @@ TEST(ServeLoad, ArrivalsArePoissonAndDependOnTheSeedOnly) {
 TEST(ServeLoad, FiguresAreThoseOfTheTimes) {
   std::vector<ServedRequest> requests = {
       {.user = 0, .due_s = 0, .sent_s = 0, .token_s = {0.5, 0.6, 0.7}, .tokens = 3},
-      {.user = 1, .due_s = 1, .sent_s = 3, .token_s = {4, 4.4, 4.8}, .tokens = 3},  // sent late: its last answer was not there
+      {.user = 1,
+       .due_s = 1,
+       .sent_s = 3,
+       .token_s = {4, 4.4, 4.8},
+       .tokens = 3},  // sent late: its last answer was not there
       {.user = 2, .due_s = 1, .sent_s = 1, .error = "status 429"}};
   const ServeLoadFigures figures = serve_load_figures(requests);
   EXPECT_EQ(figures.requests, 3);
@@ -67,9 +71,11 @@ TEST(ServeLoad, EveryUserAsksAsOftenAsHeShould) {
   ScriptedTarget::Journal journals[3];
   int made = 0;
   const SourceText source = scripted_source("novel", 300);
-  const ServeLoadSettings settings = {.users = 3, .requests_per_user = 4, .prompt_tokens = 20, .generated_tokens = 5};
+  const ServeLoadSettings settings = {
+      .users = 3, .requests_per_user = 4, .prompt_tokens = 20, .generated_tokens = 5};
   const std::vector<ServedRequest> served = run_serve_load(
-      [&] { return std::make_unique<ScriptedTarget>(ScriptedTarget::Behaviour(), journals[made++]); }, source, settings);
+      [&] { return std::make_unique<ScriptedTarget>(ScriptedTarget::Behaviour(), journals[made++]); }, source,
+      settings);
   ASSERT_EQ(served.size(), 12u);
   for (const ServedRequest& request : served) {
     EXPECT_EQ(request.error, "");

@@ -25,8 +25,8 @@ Result<std::string> read_text(const std::string& name) {
     if (stem(file.name) == name) return std::string(file.bytes);
   Result<MappedFile> file = MappedFile::open(name);
   if (!file.ok() && name.find_first_of("./") == name.npos)
-    return Error::not_found("source \"{}\": expected novel, code, korean or the path of a text, found no such file",
-                            name);
+    return Error::not_found(
+        "source \"{}\": expected novel, code, korean or the path of a text, found no such file", name);
   if (!file.ok()) return std::move(file).error();
   const std::span<const std::byte> bytes = file->bytes();
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());

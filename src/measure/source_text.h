@@ -26,8 +26,8 @@ struct SourceText {
   std::string_view text_between(int64_t from, int64_t to) const;
 };
 
-/// `name` is a text that comes with the program ("novel", "code", "korean") or a path; other files are named by their
-/// last component without suffix.
+/// `name` is a text that comes with the program ("novel", "code", "korean") or a path; other files are named by
+/// their last component without suffix.
 Result<SourceText> read_source(const std::string& name, const fathom_tokenizer* tokenizer);
 
 /// Names of the texts that come with the program.

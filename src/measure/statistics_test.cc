@@ -20,7 +20,8 @@ TEST(StudentT, IsTheTablesQuantile) {
 }
 
 TEST(StudentT, HasNoQuantileWithoutDegrees) {
-  for (const double degrees : {0.0, -1.0, kNaN, -kInfinity}) EXPECT_TRUE(std::isnan(student_t95(degrees))) << degrees;
+  for (const double degrees : {0.0, -1.0, kNaN, -kInfinity})
+    EXPECT_TRUE(std::isnan(student_t95(degrees))) << degrees;
   EXPECT_NEAR(student_t95(kInfinity), 1.959964, 1e-6);
 }
 

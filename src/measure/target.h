@@ -78,7 +78,8 @@ struct TargetInfo {
   bool continues_exactly = true;  // what the driver expects where the target claims no cached tokens
 };
 
-/// In which members that make another target of it the two differ, for people: engine, driver, model, pack, details.
+/// In which members that make another target of it the two differ, for people: engine, driver, model, pack,
+/// details.
 std::vector<std::string> differences(const TargetInfo& kept, const TargetInfo& found);
 
 /// One user's view of a target; used by one thread. A failed call names the target and what it said.

@@ -13,14 +13,15 @@ namespace fathom::measure {
 
 enum class Keeps : uint8_t { kEverything, kPrompts, kNothing };
 
-/// Prefill 1 ms a token, generation 10 ms a token; the next id is (3 * last + position) % 1000. What it keeps between
-/// requests is told as cached tokens unless `is_silent`.
+/// Prefill 1 ms a token, generation 10 ms a token; the next id is (3 * last + position) % 1000. What it keeps
+/// between requests is told as cached tokens unless `is_silent`.
 class ScriptedTarget : public Target {
  public:
   struct Behaviour {
     Keeps keeps = Keeps::kEverything;
     bool is_http = true, has_ids = true, is_silent = false, can_clear = true;
-    std::function<void(Generation&, int request)> spoil;  // changes what is seen; requests count from 0, greetings too
+    std::function<void(Generation&, int request)>
+        spoil;  // changes what is seen; requests count from 0, greetings too
     std::string start_error;
     std::string engine = "scripted 1";
     int32_t offset = 0;  // added to ids: another model

@@ -103,9 +103,22 @@ export function endingText(page, index = 0) {
   return page.locator('.turn.answer').nth(index).locator('.ending').innerText();
 }
 
-/** The chunks of the next chat answer, once it is over. */
+/** The chunks of the next chat answer, once it is over. The browser's own record of a streamed body is not always kept. */
 export async function nextChunks(page) {
-  const response = await page.waitForResponse((one) => one.url().endsWith('/v1/chat/completions'));
-  const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'));
+  const text = await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const plain = window.fetch;
+        window.fetch = async (...words) => {
+          const response = await plain(...words);
+          if (response.url.endsWith('/v1/chat/completions')) {
+            window.fetch = plain;
+            resolve(response.clone().text());
+          }
+          return response;
+        };
+      }),
+  );
+  const lines = text.split('\n').filter((line) => line.startsWith('data: {'));
   return lines.map((line) => JSON.parse(line.slice('data: '.length)));
 }
