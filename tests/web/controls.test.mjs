@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { answerText, ended, endingText, say, withPage } from './harness.mjs';
+import { answerText, ended, endingText, eventually, say, withPage } from './harness.mjs';
 import { answer } from './server.mjs';
 
 const ok = { answers: [answer('ok', { uses: -1 })] };
@@ -104,18 +104,18 @@ test('works by keyboard alone', () =>
     async ({ page, chats }) => {
       const focused = () =>
         page.evaluate(() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.tagName);
-      assert.equal(await focused(), 'Write a message');
+      await eventually(focused, 'Write a message');
       await page.keyboard.type('line one');
       await page.keyboard.press('Shift+Enter');
       await page.keyboard.type('line two');
       await page.keyboard.press('Enter');
       await ended(page);
       assert.equal(chats[0].messages[0].content, 'line one\nline two');
-      assert.equal(await focused(), 'Write a message');
+      await eventually(focused, 'Write a message');
       await page.keyboard.press('ArrowUp');
-      assert.equal(await focused(), 'Edit');
+      await eventually(focused, 'Edit');
       await page.keyboard.press('Escape');
-      assert.equal(await focused(), 'Write a message');
+      await eventually(focused, 'Write a message');
       // Backwards from the field: every control is reached, and shows that it has the focus.
       const seen = new Set();
       for (let step = 0; step < 30 && !seen.has('New conversation'); step++) {
@@ -142,12 +142,12 @@ test('works by keyboard alone', () =>
         assert.ok(seen.has(label), `${label} was not reached: ${[...seen].join(', ')}`);
       }
       await page.keyboard.press('Alt+k');
-      assert.equal(await page.getByRole('dialog', { name: 'Keyboard' }).count(), 1);
+      await eventually(() => page.getByRole('dialog', { name: 'Keyboard' }).count(), 1);
       await page.keyboard.press('Escape');
-      assert.equal(await page.getByRole('dialog').count(), 0);
+      await eventually(() => page.getByRole('dialog').count(), 0);
       await page.keyboard.press('Alt+n');
-      assert.equal(await page.locator('.turn').count(), 0);
-      assert.equal(await focused(), 'Write a message');
+      await eventually(() => page.locator('.turn').count(), 0);
+      await eventually(focused, 'Write a message');
       await page.goBack();
       await page.locator('.turn.answer').waitFor();
     },

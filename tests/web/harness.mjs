@@ -103,6 +103,17 @@ export function endingText(page, index = 0) {
   return page.locator('.turn.answer').nth(index).locator('.ending').innerText();
 }
 
+/** Waits until what is read is what is expected: the page draws after the keys that change it, not with them. */
+export async function eventually(read, expected) {
+  const deadline = Date.now() + 30_000;
+  let found = await read();
+  while (found !== expected && Date.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    found = await read();
+  }
+  assert.equal(found, expected);
+}
+
 /** The chunks of the next chat answer, once it is over. The browser's own record of a streamed body is not always kept. */
 export async function nextChunks(page) {
   const text = await page.evaluate(
