@@ -116,8 +116,9 @@ bool watch(pid_t command, int line, int endings) {
     signalfd_siginfo info;
     while (::read(endings, &info, sizeof info) > 0) {}
     has_ended(command, line, is_told);
-    if (asked || watched[0].revents == 0) continue;
     int64_t grace_ns = 0;  // none if the program has died
+    if (asked && ::recv(line, &grace_ns, sizeof grace_ns, MSG_DONTWAIT) == 0) break;  // and it died while it waited
+    if (asked || watched[0].revents == 0) continue;
     (void)!::recv(line, &grace_ns, sizeof grace_ns, MSG_DONTWAIT);
     asked = true;
     watched[0].fd = -1;

@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kSmallLimit{std::chrono::seconds(60)};
+constexpr size_t kOtherEventsMax = 1 << 14;  // of progress and the like, in one answer
 constexpr std::chrono::milliseconds kReadyLimit{2000};  // of one question whether it is ready
 
 std::string body_text(const Json& body) { return body.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -102,9 +103,9 @@ Result<TargetInfo> HttpTarget::start() {
   stop();
   FATHOM_TRY(launch());
   const Driver& driver = options_.driver;
-  FATHOM_ASSIGN(
-      client_,
-      HttpClient::create({.base_url = address_, .key = options_.key, .is_cancelled = options_.is_cancelled}));
+  const auto is_cancelled = [this] { return is_flooded_ || (options_.is_cancelled && options_.is_cancelled()); };
+  FATHOM_ASSIGN(client_, HttpClient::create({.base_url = address_, .key = options_.key,
+                                             .is_cancelled = is_cancelled}));
   const HttpCall ready{.method = "GET", .path = driver.ready_path, .time_limit = kReadyLimit,
                        .silence_limit = kReadyLimit};
   if (child_) {
@@ -216,12 +217,20 @@ Generation HttpTarget::generate(const GenerateRequest& request) {
   }
   std::vector<ServerEvent> events;
   events.reserve(static_cast<size_t>(std::clamp(request.max_tokens, 0, 1 << 16)) + 16);
+  const size_t events_max = kOtherEventsMax + 4 * static_cast<size_t>(std::max(request.max_tokens, 0));
+  is_flooded_ = false;
   const StreamEnd end =
       client_->stream({.path = endpoint->path, .body = body_text(*body), .time_limit = request.time_limit,
                        .silence_limit = request.silence_limit},
-                      [&](ServerEvent&& event) { events.push_back(std::move(event)); });
+                      [&](ServerEvent&& event) {
+                        if (events.size() < events_max) events.push_back(std::move(event));
+                        else is_flooded_ = true;
+                      });
   Generation generation =
       read_answer(endpoint->stream, driver.gives_ids, events, end, with_ids ? &request.prompt_ids : nullptr);
+  if (is_flooded_)
+    generation.error = fmt::format("expected {} tokens, the server sent more than {} events", request.max_tokens,
+                                   events_max);
   if (!generation.error.empty()) add_ending(generation.error);
   return generation;
 }

@@ -57,6 +57,7 @@ class HttpTarget final : public Target {
   std::unique_ptr<HttpClient> client_;
   std::string address_, model_;
   nlohmann::json next_request_;  // members for the next one
+  bool is_flooded_ = false;      // more events came than any answer of the wanted length has
 };
 
 /// What the events of one answer say. `sent_ids`: null if text was sent.

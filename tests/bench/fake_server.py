@@ -285,6 +285,8 @@ class Stream:
         if options.bad_utf8_after == done:
             handler.log.write("bad_utf8")
             handler.send_bytes(b'data: {"choices":[{"text":"\xff\xfe"}]}\n\n')
+        while options.endless:    # until the client has had enough
+            handler.send_event(self.token_event(ids))
         time.sleep(len(ids) * options.token_us / 1e6)
         self.ids += ids
         handler.log.write("tokens", ids=ids)
@@ -371,6 +373,7 @@ def main():
     parser.add_argument("--die-at-start", action="store_true")
     parser.add_argument("--wrong-ids", action="store_true", help="echoes and counts others than were sent")
     parser.add_argument("--no-done", action="store_true")
+    parser.add_argument("--endless", action="store_true", help="never stops generating")
     parser.add_argument("--status", type=int, default=0, help="of every POST")
     for fault in ("die", "hang", "cut", "error", "bad-utf8"):
         parser.add_argument(f"--{fault}-after", type=int, default=-1, help="tokens")

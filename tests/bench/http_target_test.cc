@@ -361,6 +361,12 @@ TEST(HttpTarget, ADeadServerIsNotAskedInVain) {
   EXPECT_TRUE(server.target().generate(request_of({5})).error.starts_with("stream cut: "));
 }
 
+TEST(HttpTarget, AnEndlessAnswerIsGivenUp) {
+  FakeServer server("llama_cpp", "--endless");
+  const Generation seen = server.target().generate(request_of({5}));
+  EXPECT_NE(seen.error.find("the server sent more than"), std::string::npos) << seen.error;
+}
+
 TEST(HttpTarget, AMissingEndMarkIsACut) {
   FakeServer server("omlx", "--no-done");
   EXPECT_EQ(server.target().generate(request_of({5})).error, "stream cut: it closed without [DONE]");
