@@ -171,6 +171,8 @@ class Campaign {
     result.variant = variant_of(info_, result.plan, result.runs);
     result.divergences = divergences_of(result.runs);
     if (!result.divergences.empty()) ask_margins(result);
+    if (info_.is_http && info_.command.empty())
+      result.remarks.push_back("The server ran already: its runs are not those of fresh processes.");
     FATHOM_TRY(write_result(path_of("result.json"), result));
     FATHOM_TRY(write_text_file(path_of("result.csv"), to_csv(result)));
     return result;

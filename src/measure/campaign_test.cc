@@ -59,6 +59,8 @@ TEST_F(CampaignTest, TakesSourcesInTurnAndKeepsEverything) {
   EXPECT_EQ(result->target.engine, "scripted 1");
   EXPECT_EQ(result->environment.machine, "a machine");
   EXPECT_TRUE(result->divergences.empty());
+  ASSERT_EQ(result->remarks.size(), 1u);
+  EXPECT_EQ(result->remarks[0], "The server ran already: its runs are not those of fresh processes.");
   const Result<BenchResult> read = read_result(folder_ / "result.json");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(to_csv(*read), to_csv(*result));
