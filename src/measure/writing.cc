@@ -33,9 +33,20 @@ bool has_texts(const WritingRecord& record) {
                      [](const WrittenText& text) { return text.status == TextStatus::kDone; });
 }
 
+/// Texts whose record is gone: writing there would take their names.
+bool has_lost_texts(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error), end;
+  return !error && std::any_of(entry, end, [](const auto& file) { return file.path().extension() == ".txt"; });
+}
+
 /// The folder's own record, or a new one. Where nothing was finished there is nothing to mix up.
 Result<WritingRecord> begin_record(const WritingCampaign& campaign) {
-  if (!file_exists(record_path(campaign.folder))) return new_record(campaign.settings);
+  if (!file_exists(record_path(campaign.folder))) {
+    if (!has_lost_texts(campaign.folder)) return new_record(campaign.settings);
+    return Error::state("{}: holds texts, but no {} that says what they are; choose another folder", campaign.folder,
+                        std::filesystem::path(record_path(campaign.folder)).filename().string());
+  }
   FATHOM_ASSIGN(WritingRecord record, read_record(campaign.folder));
   const std::vector<std::string> differing = differences(record.settings, campaign.settings);
   if (!differing.empty() && !has_texts(record)) return new_record(campaign.settings);

@@ -312,6 +312,14 @@ TEST_F(WritingTest, RefusesBriefsAndSeedsThatAreNoneOrTheSame) {
   EXPECT_EQ(run().error().message, "the writing test: expected each brief once, found \"a\" again");
 }
 
+TEST_F(WritingTest, TextsWithoutTheirRecordAreNotOverwritten) {
+  ASSERT_TRUE(run().ok());
+  std::filesystem::remove(record_path(campaign_.folder));
+  const auto again = run();
+  ASSERT_FALSE(again.ok());
+  EXPECT_NE(again.error().message.find("holds texts, but no writing.json"), std::string::npos) << again.error().message;
+}
+
 TEST_F(WritingTest, ADamagedRecordIsRefusedAndNamesTheMember) {
   ASSERT_TRUE(run().ok());
   const nlohmann::json whole = json();
