@@ -27,8 +27,9 @@ Places::Places(std::span<const BenchResult> results) {
         add({run.source, place_name(result.plan, stage)}, stage.context_tokens);
     for (const PublishedFigure& figure : result.published) add({figure.source, figure.stage}, 0);
   }
-  std::stable_sort(places_.begin(), places_.end(), [this](const Place& a, const Place& b) {
-    return std::tuple(source_order(a.source), stage_order(a)) < std::tuple(source_order(b.source), stage_order(b));
+  std::sort(places_.begin(), places_.end(), [this](const Place& a, const Place& b) {
+    return std::tuple(source_order(a.source), stage_order(a), a.stage) <
+           std::tuple(source_order(b.source), stage_order(b), b.stage);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "measure/json_members.h"
@@ -60,8 +61,9 @@ Result<std::vector<TokenLogprob>> read_logprobs(const LogprobsEndpoint& endpoint
     if (!id || !logprob->is_number()) return wrong(entries);
     tokens.push_back({*id, logprob->get<double>()});
   }
-  std::stable_sort(tokens.begin(), tokens.end(),
-                   [](const auto& a, const auto& b) { return a.logprob > b.logprob; });
+  std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) {
+    return std::tuple(-a.logprob, a.id) < std::tuple(-b.logprob, b.id);
+  });
   return tokens;
 }
 
