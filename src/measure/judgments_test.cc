@@ -203,7 +203,8 @@ TEST(ProofOfReadingTest, TakesTheEndAsPeopleAndModelsCopyIt) {
 
 TEST_F(JudgmentsTest, WritesATableAndTheSameAsJson) {
   sheet("Kim", {entry("text_01", 4), entry("text_02", 1), entry("text_03", 2)});
-  sheet("A|B", {entry("text_01", 4)});
+  // Compilers differ on whether one element in braces is an array.
+  sheet("A|B", Json::array({entry("text_01", 4)}));
   const JudgingOutcome outcome = merge();
   const std::string table = to_markdown(outcome);
   EXPECT_NE(table.find("| North | 2 | 2 | 18.00 ± 8.49 | 3.00 ± 1.41 |"), std::string::npos) << table;
