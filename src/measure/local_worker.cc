@@ -123,7 +123,8 @@ class Worker {
     if (tokenizer_ == nullptr) throw Failed{"the pack has no tokenizer, so it takes ids only"};
     const auto text = request.at("text").get<std::string>();
     if (request.at("is_chat").get<bool>()) {
-      const json conversation = {{"messages", json::array({{{"role", "user"}, {"content", text}}})}, {"thinking", false}};
+      const json message = {{"role", "user"}, {"content", text}};
+      const json conversation = {{"messages", json::array({message})}, {"thinking", false}};
       fathom_prompt prompt{};
       require(fathom_chat_render(tokenizer_, conversation.dump().c_str(), &prompt));
       std::vector<int32_t> ids(prompt.ids, prompt.ids + prompt.count);
