@@ -254,6 +254,18 @@ TEST(Warnings, OfExcludedRuns) {
                 "A: 1 of 3 runs excluded, 1 as disturbed and 0 as not whole; they are in no mean."});
 }
 
+TEST(Warnings, OfPublishedFiguresAreOne) {
+  std::vector<BenchResult> results = {result_of("a", {1, 2}), result_of("b", {}), result_of("c", {})};
+  for (const size_t index : {1u, 2u}) {
+    results[index].kind = "published";
+    results[index].plan.runs = 2;
+  }
+  const auto warnings = comparison_warnings(results);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings[0].text.starts_with("B, C: figures of a publication, not measured with this program;"));
+  EXPECT_EQ(warnings[0].results, (std::vector<size_t>{1, 2}));
+}
+
 TEST(Warnings, OfFormulasOnlyWhereNoneIsShared) {
   std::vector<BenchResult> results = {result_of("a", {1, 2}), result_of("b", {1, 2}), result_of("c", {1, 2})};
   results[1].formula = "f1";

@@ -258,13 +258,13 @@ std::vector<Warning> comparison_warnings(std::span<const BenchResult> results) {
   warn_of_plans(warnings);
   warnings.differences("The machines differ", "Ratios are of machine and engine together.", machine_text);
   warn_of_runs(results, warnings);
+  std::vector<size_t> published;
   for (size_t result = 0; result < results.size(); ++result)
-    if (results[result].kind == "published")
-      warnings.add(
-          fmt::format("{}: figures of a publication, not measured with this program; they come without the "
-                      "runs behind them, so their ratios have no interval.",
-                      result_letter(result)),
-          {result});
+    if (results[result].kind == "published") published.push_back(result);
+  if (!published.empty())
+    warnings.add(fmt::format("{}: figures of a publication, not measured with this program; they come without the "
+                             "runs behind them, so their ratios have no interval.", letters(published)),
+                 published);
   return warnings.take();
 }
 

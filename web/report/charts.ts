@@ -206,6 +206,7 @@ export class Chart {
       axes: [
         {
           ...axis,
+          size: 30,
           filter: keep,
           splits: (plot) => spacedTicks(this.contexts, (tick) => plot.valToPos(tick, 'x'), 38),
           values: (_, splits) => splits.map(format.context),
@@ -259,7 +260,8 @@ export class Chart {
         ctx.beginPath();
         ctx.moveTo(x, low);
         ctx.lineTo(x, high);
-        for (const end of [low, high]) {
+        // Caps inside of the point would only fill it.
+        for (const end of Math.abs(low - high) > 8 * scale ? [low, high] : []) {
           ctx.moveTo(x - cap, end);
           ctx.lineTo(x + cap, end);
         }

@@ -32,6 +32,8 @@ describe('cells', () => {
     expect(format.figure(cell, 0)).toBe('1455');
     expect(format.spread(cell, 0)).toBe('± 1.5 · 0.10 % · n 3');
     expect(format.ratio(cell)).toBe('× 1.089 [1.071, 1.107]');
+    expect(format.ratio({ n: 3, ratio: 2.2, ratioLow: 1.5067, ratioHigh: 3.6516 })).toBe('× 2.20 [1.51, 3.65]');
+    expect(format.ratio({ n: 3, ratio: 0.77, ratioLow: 0.7688, ratioHigh: 0.7712 })).toBe('× 0.770 [0.769, 0.771]');
   });
   it('of one run have no spread, of a publication neither', () => {
     expect(format.spread({ n: 1, mean: 5 }, 1)).toBe('n 1');

@@ -45,8 +45,9 @@ export function spread(cell: Cell, digits: number): string {
 
 export function ratio(cell: Cell): string {
   if (cell.ratio === undefined) return '';
-  // A per mille more or less is worth seeing near 1 only.
-  const digits = Math.abs(cell.ratio - 1) < 0.1 ? 3 : 2;
+  // A per mille more or less is worth seeing near 1, and where the interval is that narrow.
+  const width = (cell.ratioHigh ?? Infinity) - (cell.ratioLow ?? -Infinity);
+  const digits = Math.abs(cell.ratio - 1) < 0.1 || width < 0.02 ? 3 : 2;
   const value = `× ${number(cell.ratio, digits)}`;
   if (cell.ratioLow === undefined || cell.ratioHigh === undefined) return value;
   return `${value} [${number(cell.ratioLow, digits)}, ${number(cell.ratioHigh, digits)}]`;

@@ -72,14 +72,20 @@ function charts(data: Data): { node: HTMLElement | null; all: Chart[] } {
   if (all.length === 0) return { node: null, all };
   const redraw = () => all.forEach((chart, index) => chart.show(shown[index]?.metric ?? '', { ...scales }));
   const figures = groups.map((group, index) => {
-    const title = group[0] === 'prefill_tokens_per_s' ? 'Prefill' : 'Generation';
+    // In words too: on paper there are no buttons.
+    const caption = element('span');
+    const entitle = (name: string) => {
+      caption.textContent = `${data.metrics.find((metric) => metric.name === name)?.title ?? name}, tokens/s against context`;
+    };
+    entitle(shown[index]?.metric ?? '');
     const pick = (name: string) => {
       const one = shown[index];
       if (one !== undefined) one.metric = name;
+      entitle(name);
       redraw();
     };
     const chooser = group.length < 2 ? null : choice('formula', ['F1', 'F2'], group.indexOf(shown[index]?.metric ?? ''), (chosen) => pick(group[chosen] ?? ''));
-    return element('figure', {}, element('figcaption', {}, element('span', {}, `${title}, tokens/s against context`), chooser), all[index]?.node ?? null);
+    return element('figure', {}, element('figcaption', {}, caption, chooser), all[index]?.node ?? null);
   });
   const controls = element(
     'div',

@@ -4,8 +4,9 @@ import { badge, element, scrolling } from './dom';
 import * as format from './format';
 
 function resultHeads(data: Data): HTMLElement[] {
+  const width = `width: ${Math.floor(92 / data.results.length)}%`;
   return data.results.map((result, index) =>
-    element('th', { scope: 'col' }, badge(result.letter, index), element('span', { class: 'name' }, result.name)),
+    element('th', { scope: 'col', style: width }, badge(result.letter, index), element('span', { class: 'name' }, result.name)),
   );
 }
 
@@ -59,7 +60,7 @@ export function tokenTable(data: Data): HTMLElement | null {
         element(
           'tr',
           { class: order === 0 ? 'first' : '' },
-          element('th', { scope: 'row' }, element('span', { class: order === 0 ? '' : 'unseen' }, stageTitle(stage)), ' ', badge(data.results[result]?.letter ?? '', result)),
+          element('th', { scope: 'row' }, element('span', { class: order === 0 ? 'stage' : 'stage unseen' }, stageTitle(stage)), ' ', badge(data.results[result]?.letter ?? '', result)),
           ...tokenMetrics.map((name) => {
             const cell = of(name, result);
             return cell === null ? element('td', { class: 'none' }, '–') : element('td', {}, format.figure(cell, digits));
