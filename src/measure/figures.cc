@@ -63,13 +63,10 @@ void fill_prefill(const Generation& seen, const Expectation& expectation, Stage&
 
 void fill_generation(const Generation& seen, int64_t prefill_end_ns, Stage& stage) {
   const std::vector<int64_t>& times = seen.token_ns;
-  const auto tokens = static_cast<double>(stage.output_tokens);
-  const int64_t last_ns = times.back();
-  if (last_ns > times.front()) {
-    stage.generation_f1_tokens_per_s = tokens / seconds(prefill_end_ns, last_ns);
-    stage.generation_f2_tokens_per_s = (tokens - 1) / seconds(times.front(), last_ns);
-  }
-  stage.total_s = seconds(seen.sent_ns, last_ns);
+  const GenerationRates rates = generation_rates(seen, stage.output_tokens);
+  stage.generation_f1_tokens_per_s = rates.f1_tokens_per_s;
+  stage.generation_f2_tokens_per_s = rates.f2_tokens_per_s;
+  stage.total_s = seconds(seen.sent_ns, times.back());
 
   std::vector<double> gaps_ms;  // [tokens], the first from the end of prefill
   gaps_ms.reserve(times.size());
@@ -86,6 +83,14 @@ void fill_generation(const Generation& seen, int64_t prefill_end_ns, Stage& stag
 }
 
 }  // namespace
+
+GenerationRates generation_rates(const Generation& seen, int64_t tokens) {
+  const int64_t first_ns = seen.token_ns.front(), last_ns = seen.token_ns.back();
+  if (last_ns <= first_ns || tokens < 2) return {};
+  const auto counted = static_cast<double>(tokens);
+  return {counted / seconds(seen.prefill_end_ns.value_or(first_ns), last_ns),
+          (counted - 1) / seconds(first_ns, last_ns)};
+}
 
 std::string output_hash(const Generation& generation) {
   static_assert(std::endian::native == std::endian::little);

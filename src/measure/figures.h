@@ -17,6 +17,13 @@ struct Expectation {
   std::optional<double> cold_tokens_per_s;  // prefill rate of the run's first stage, where nothing was kept
 };
 
+/// F1 and F2 below; none where all tokens came at one time.
+struct GenerationRates {
+  std::optional<double> f1_tokens_per_s, f2_tokens_per_s;
+};
+/// `seen` has at least one token; `tokens` is how many there were, which need not be its number of times.
+GenerationRates generation_rates(const Generation& seen, int64_t tokens);
+
 /// Fills the figures of `stage`, or its error: a request that failed, that has not exactly the tokens that were
 /// asked for, or whose times or counts contradict each other gives no figure at all.
 ///

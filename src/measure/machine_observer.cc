@@ -13,11 +13,10 @@ class MachineObserver final : public Observer {
 
   SystemUsage usage() override { return read_system_usage(); }
   void begin() override { before_ = sample_disturbance(); }
-  std::vector<std::string> end() override {
+  Observation end() override {
     Disturbance seen =
         disturbance_between(before_, sample_disturbance(), {getpid()}, limits_, sysconf(_SC_CLK_TCK));
-    if (!seen.is_disturbed) return {};
-    return std::move(seen.lines);
+    return {.is_disturbed = seen.is_disturbed, .lines = std::move(seen.lines)};
   }
 
  private:

@@ -68,12 +68,14 @@ class SeriesRun {
     stage.before = observer_.usage();
     observer_.begin();
     const Generation seen = target_.generate(request);
-    const std::vector<std::string> disturbances = observer_.end();
+    Observation observed = observer_.end();
     stage.after = observer_.usage();
     stage.process = usage_since(process_before, target_.usage());
     fill_figures(seen, expectation(), stage);
 
-    for (const std::string& line : disturbances) run_.disturbances.push_back(stage.name + ": " + line);
+    if (observed.is_disturbed)
+      for (const std::string& line : observed.lines) run_.disturbances.push_back(stage.name + ": " + line);
+    stage.observed = std::move(observed.lines);
     remember(seen, stage);
     run_.stages.push_back(std::move(stage));
   }

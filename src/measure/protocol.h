@@ -13,6 +13,12 @@
 
 namespace fathom::measure {
 
+/// What else the machine did while a stage ran.
+struct Observation {
+  bool is_disturbed = false;       // beyond the limits that were set
+  std::vector<std::string> lines;  // for people, within the limits too
+};
+
 /// Watches the machine while a stage runs.
 class Observer {
  public:
@@ -20,8 +26,8 @@ class Observer {
   virtual SystemUsage usage() = 0;
   /// Around a stage.
   virtual void begin() = 0;
-  /// What disturbed since begin() beyond the limits that were set, a line each.
-  virtual std::vector<std::string> end() = 0;
+  /// Since begin().
+  virtual Observation end() = 0;
 };
 
 struct ProtocolSettings {

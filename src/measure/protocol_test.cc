@@ -213,6 +213,8 @@ TEST(Protocol, DisturbancesAreMarkedWithTheirStage) {
   const Outcome outcome = run_with({}, {2});
   EXPECT_TRUE(outcome.run.run.is_disturbed);
   EXPECT_EQ(outcome.run.run.disturbances, (std::vector<std::string>{"256: another program took 50 %"}));
+  // What stays within the limits is told, too.
+  EXPECT_EQ(outcome.run.run.stages[0].observed, (std::vector<std::string>{"another program took 1 %"}));
   EXPECT_FALSE(run_with({}).run.run.is_disturbed);
 }
 

@@ -56,6 +56,7 @@ struct Stage {
   std::string output_sha256;                       // of the ids as little-endian int32, or of the text
   ProcessUsage process;                            // at the end; read and written: of this stage
   SystemUsage before, after;
+  std::vector<std::string> observed;               // what else the machine did, for people
 };
 
 struct Run {

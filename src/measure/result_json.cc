@@ -99,6 +99,7 @@ void members(auto& visit, Either<Stage> auto& stage) {
   visit("process", stage.process);
   visit("before", stage.before);
   visit("after", stage.after);
+  visit("observed", stage.observed);
 }
 
 void members(auto& visit, Either<Run> auto& run) {

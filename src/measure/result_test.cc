@@ -30,6 +30,7 @@ Stage full_stage() {
       .resident_bytes = 1, .resident_peak_bytes = 2, .read_bytes = 0, .written_bytes = 4, .cpu_s = 5.5};
   stage.before = {.swap_used_bytes = 0, .swapped_in_bytes = 7, .swapped_out_bytes = 8, .memory_available_bytes = 9,
                   .disk_read_bytes = 10, .disk_written_bytes = 11};
+  stage.observed = {"another program took 1 %"};
   stage.after = {.swap_used_bytes = 12, .swapped_in_bytes = 13, .swapped_out_bytes = 14,
                  .memory_available_bytes = 15, .disk_read_bytes = 16, .disk_written_bytes = 17};
   return stage;
@@ -96,7 +97,7 @@ TEST(ResultJson, NoMemberIsForgotten) {
   const Json json = to_json(full_result());
   EXPECT_EQ(json.size(), 18u);  // 16 members, format, version
   EXPECT_EQ(json["runs"][0].size(), 8u);
-  EXPECT_EQ(json["runs"][0]["stages"][0].size(), 28u);
+  EXPECT_EQ(json["runs"][0]["stages"][0].size(), 29u);
   EXPECT_EQ(json["runs"][0]["stages"][0]["process"].size(), 5u);
   EXPECT_EQ(json["runs"][0]["stages"][0]["after"].size(), 6u);
   EXPECT_EQ(json["target"].size(), 12u);

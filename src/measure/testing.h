@@ -113,10 +113,10 @@ class ScriptedObserver final : public Observer {
  public:
   SystemUsage usage() override { return {}; }
   void begin() override { ++stages; }
-  std::vector<std::string> end() override {
-    return std::find(disturbed_stages.begin(), disturbed_stages.end(), stages) == disturbed_stages.end()
-               ? std::vector<std::string>()
-               : std::vector<std::string>{"another program took 50 %"};
+  Observation end() override {
+    const bool is_disturbed =
+        std::find(disturbed_stages.begin(), disturbed_stages.end(), stages) != disturbed_stages.end();
+    return {is_disturbed, {is_disturbed ? "another program took 50 %" : "another program took 1 %"}};
   }
 
   int stages = 0;                     // from 1

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "measure/figures.h"
 #include "measure/folder_lock.h"
 #include "measure/json_members.h"
 
@@ -71,14 +72,10 @@ void fill_times(const Generation& generation, WrittenText& text) {
     text.tokens = *generation.claimed_output_tokens, text.tokens_from = "claim";
   if (!generation.ids.empty()) text.tokens = static_cast<int64_t>(generation.ids.size()), text.tokens_from = "ids";
   if (arrived == 0) return;
-  const int64_t first = generation.token_ns.front(), last = generation.token_ns.back();
-  text.first_token_s = seconds(generation.sent_ns, first);
-  const auto rate = [](int64_t tokens, double time_s) -> std::optional<double> {
-    if (tokens < 1 || time_s <= 0) return std::nullopt;
-    return static_cast<double>(tokens) / time_s;
-  };
-  text.generation_f1_tokens_per_s = rate(text.tokens, seconds(generation.prefill_end_ns.value_or(first), last));
-  text.generation_f2_tokens_per_s = rate(text.tokens - 1, seconds(first, last));
+  text.first_token_s = seconds(generation.sent_ns, generation.token_ns.front());
+  const GenerationRates rates = generation_rates(generation, text.tokens);
+  text.generation_f1_tokens_per_s = rates.f1_tokens_per_s;
+  text.generation_f2_tokens_per_s = rates.f2_tokens_per_s;
 }
 
 /// Why what came is no finished text; empty: it is one.
