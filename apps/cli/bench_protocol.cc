@@ -140,7 +140,8 @@ void print_summary(const Options& options, const measure::BenchResult& result) {
     disturbed += run.is_disturbed && !run.is_excluded;
   }
   std::string text = fmt::format("\n{}: {}, variant {}; {} runs, {} excluded, {} disturbed and kept\n",
-                                 result.name, result.target.engine, measure::variant_name(*result.variant),
+                                 result.name, result.variant ? result.target.engine : "the target never started",
+                                 result.variant ? measure::variant_name(*result.variant) : "unknown",
                                  result.runs.size(), excluded, disturbed);
   for (const measure::Divergence& divergence : result.divergences) {
     text += fmt::format("{} {}: runs {} and {} part at token {}", divergence.source, divergence.stage,

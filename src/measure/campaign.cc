@@ -168,7 +168,8 @@ class Campaign {
     for (const SourceText& source : settings_.sources) result.plan.sources.push_back(source.source);
     result.environment = tools_.environment();
     result.runs = std::move(runs_);
-    result.variant = variant_of(info_, result.plan, result.runs);
+    // Of a target that never started nothing is known.
+    if (!info_.engine.empty()) result.variant = variant_of(info_, result.plan, result.runs);
     result.divergences = divergences_of(result.runs);
     if (!result.divergences.empty()) ask_margins(result);
     if (info_.is_http && info_.command.empty())

@@ -158,6 +158,7 @@ TEST_F(CampaignTest, ARunThatAlwaysFailsIsExcludedAfterTheLastAttempt) {
   ASSERT_TRUE(result.ok()) << result.error().message;
   ASSERT_EQ(result->runs.size(), 8u);
   for (const auto& failed : result->runs) EXPECT_TRUE(failed.is_excluded);
+  EXPECT_FALSE(result->variant.has_value());
 }
 
 TEST_F(CampaignTest, DisturbedRunsAreMarkedAndRepeatedOnlyByRule) {
